@@ -15,7 +15,7 @@ base::parameters! {
         "longest random wait before a receiver dials a sender that it has just heard; 1 ms for \
          each receiver where they are fewer";
     REDIAL_MIN: Duration = ms(50), "time", Receiver,
-        "judgement: at most 5,000 dials a second of 4,096 receivers whose sender is gone",
+        "judgement: at most 12,000 dials a second of 10,000 receivers whose sender is gone",
         "shortest wait before a lost sender is dialled again; a random time comes on top, at first \
          up to as much again, doubled with each try, REDIAL_DOUBLINGS times at most";
     REDIAL_DOUBLINGS: u32 = 5, "times", Receiver,
@@ -67,8 +67,8 @@ base::parameters! {
         "judgement: a round trip of 1 ms at 500 Mbit/s",
         "bytes that wait at a relay for one end of a connection; with more than that the relay \
          stops reading from the other end";
-    RECEIVERS_MAX: u32 = 4096, "receivers", Source,
-        "judgement: with REPORT_SHARE each of 4,096 reports about once a second",
+    RECEIVERS_MAX: u32 = 10_000, "receivers", Source,
+        "judgement: with REPORT_SHARE each of 10,000 reports every 2 s",
         "most receivers that report to one sender";
     STRANGERS_MAX: u32 = 64, "hosts", Source,
         "judgement: one is enough to linger for",
@@ -82,7 +82,7 @@ base::parameters! {
     LINK_QUEUE_MAX: usize = 1 << 20, "bytes", Both,
         "judgement: more than any answer has; one message may go beyond it",
         "bytes queued on a control connection beyond which a peer that does not read is given up";
-    EVENTS_MAX: u32 = 4 * 4096, "events", Both,
+    EVENTS_MAX: u32 = 4 * 10_000, "events", Both,
         "RECEIVERS_MAX may each join, be lost, come back and end before the owner looks",
         "events kept for an owner that does not take them; the oldest go first, and are counted";
 
@@ -241,6 +241,14 @@ base::parameters! {
     PROSPECTS_MAX: u32 = 4, "senders", Receiver,
         "judgement; without recv --serve the second only after ANSWER_EXPECTED",
         "most senders that a receiver asks at a time what they have; half of them at one host";
+    SENDERS_WAITING_MAX: u32 = 10_000, "senders", Receiver,
+        "judgement: as many as RECEIVERS_MAX at the other end; 1 KiB of memory each",
+        "most senders that wait, connected, for a place of recv --listen --serve; half of them of \
+         one host. Fewer where the process may have fewer descriptors";
+    SENDERS_LOOK_INTERVAL: Duration = ms(50), "time", Receiver,
+        "a tenth of ANSWER_EXPECTED",
+        "how often a receiver looks whether a sender that waits can have a place, when nothing \
+         happens meanwhile";
     MANIFESTS_BYTES_MAX: usize = 128 << 20, "bytes", Receiver,
         "twice MANIFEST_BYTES_MAX",
         "bytes of manifests kept for all transfers together";

@@ -6,7 +6,7 @@ base::parameters! {
         "judgement: more than a host hears; each holds its keys and 8 kB of numbers",
         "protected sessions that a receiver tells apart; the one that was silent for longest makes \
          room";
-    PROTECTED_RECEIVERS_MAX: u32 = 4096, "receivers", Source,
+    PROTECTED_RECEIVERS_MAX: u32 = 10_000, "receivers", Source,
         "as many as a sender serves",
         "receivers whose NAKs a protected sender tells from repetitions; the one that was silent \
          for longest makes room";

@@ -229,6 +229,7 @@ impl Audience {
         }
         self.check_at = None;
         self.counters.greetings_late += self.listener.expire(now);
+        self.counters.greetings_cut += self.listener.take_cut();
         self.remember_lead(now);
         let all = self.tracked.iter();
         let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));

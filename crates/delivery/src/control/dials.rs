@@ -81,6 +81,16 @@ impl Dials {
         self.all.count(now, rng);
         true
     }
+
+    /// Gives a dial back: a sender at `host` has answered.
+    pub(crate) fn answered(&mut self, host: IpAddr) {
+        for party in Party::all_of(host) {
+            if let Some(meter) = self.parties.get_mut(&party) {
+                meter.give_back();
+            }
+        }
+        self.all.give_back();
+    }
 }
 
 /// Says whether a sender at `host` may be asked beside the senders of `asked`, which gives for each
@@ -149,6 +159,11 @@ impl Meter {
     fn count(&mut self, now: Instant, rng: &mut Rng) {
         self.even_at = self.even_at.max(now) + self.interval;
         self.delay = rng.duration_up_to(self.interval);
+    }
+
+    fn give_back(&mut self) {
+        let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        self.even_at = Instant::from_nanos(self.even_at.as_nanos().saturating_sub(interval));
     }
 
     fn is_unused(&self, now: Instant) -> bool {
@@ -225,6 +240,21 @@ mod tests {
             .map(|ms| taken(&mut dials, at(ms), address(1, ms), 1))
             .sum();
         assert!((59..=61).contains(&later), "{later}, not six a second");
+    }
+
+    #[test]
+    fn who_answers_is_no_burden_and_who_does_not_is_one_still() {
+        let mut dials = Dials::new();
+        for _ in 0..1_000 {
+            assert_eq!(taken(&mut dials, at(0), host(1), 1), 1);
+            dials.answered(host(1));
+        }
+        assert_eq!(taken(&mut dials, at(0), host(1), 1000), HOST_DIALS_AT_ONCE);
+        // What was given back twice is no credit for later.
+        for _ in 0..1_000 {
+            dials.answered(host(1));
+        }
+        assert!(taken(&mut dials, at(0), host(1), 1000) <= HOST_DIALS_AT_ONCE);
     }
 
     #[test]

@@ -7,9 +7,13 @@
 //!                                       Over <-- refused ---'
 //! ```
 //!
-//! Invariant: a host has at most one connection or request.
+//! Invariants: a host has at most one connection or request; what is looked up of one host takes
+//! time logarithmic in the number of hosts, because there may be ten thousand.
 
-use std::net::SocketAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use base::{Instant, LinkId};
 use wire::object::Refusal;
@@ -19,7 +23,19 @@ use crate::parameters::INVITE_LATER;
 
 /// All hosts that a sender was told to dial, by their place in its list.
 #[derive(Debug, Default)]
-pub(crate) struct Invitations(Vec<Invitation>);
+pub(crate) struct Invitations {
+    all: Vec<Invitation>,
+    /// The places of the hosts that have a connection.
+    by_link: BTreeMap<LinkId, usize>,
+    /// The places of the hosts at each address.
+    by_peer: BTreeSet<(SocketAddr, usize)>,
+    /// The places of the hosts of each receiver that was admitted.
+    by_slot: BTreeSet<(usize, usize)>,
+    /// The places of the hosts that wait, by when they are dialled.
+    due: BTreeSet<(Instant, usize)>,
+    /// How many hosts have no receiver yet, and may have one.
+    unsettled_count: usize,
+}
 
 /// The way to one host.
 #[derive(Debug)]
@@ -58,58 +74,71 @@ impl Invitations {
             slot: None,
             text: "it was not dialled yet".to_owned(),
         };
-        Self(peers.iter().map(fresh).collect())
+        Self {
+            all: peers.iter().map(fresh).collect(),
+            by_link: BTreeMap::new(),
+            by_peer: peers.iter().copied().zip(0..).collect(),
+            by_slot: BTreeSet::new(),
+            due: (0..peers.len()).map(|place| (now, place)).collect(),
+            unsettled_count: peers.len(),
+        }
     }
 
     /// Returns a host that is due, with its place, and notes that it is being dialled.
     pub(crate) fn dial(&mut self, now: Instant) -> Option<(usize, SocketAddr)> {
-        let is_due = |it: &Invitation| it.due().is_some_and(|due| due <= now);
-        let place = self.0.iter().position(is_due)?;
-        let invitation = &mut self.0[place];
+        let &(_, place) = self.due.first().filter(|&&(due, _)| due <= now)?;
+        self.set(place, State::Dialling);
+        let invitation = &mut self.all[place];
         if invitation.attempts == 0 {
             "it has not answered yet".clone_into(&mut invitation.text);
         }
-        invitation.state = State::Dialling;
         invitation.attempts = invitation.attempts.saturating_add(1);
         Some((place, invitation.peer))
     }
 
     /// Notes the connection that the back end gave; returns false when nobody wants it any more.
     pub(crate) fn link_opened(&mut self, place: usize, link: LinkId) -> bool {
-        let asked = self.0.get_mut(place);
-        let asked = asked.filter(|it| it.state == State::Dialling);
-        let is_wanted = asked.is_some();
-        if let Some(invitation) = asked {
-            invitation.state = State::Connecting { link };
+        let asked = self.all.get(place);
+        let is_wanted = asked.is_some_and(|it| it.state == State::Dialling);
+        if is_wanted {
+            self.set(place, State::Connecting { link });
         }
         is_wanted
     }
 
     /// Notes that a connection is open; returns the host to which INVITE goes.
     pub(crate) fn opened(&mut self, link: LinkId) -> Option<SocketAddr> {
-        let invitation = self.of_mut(link)?;
-        invitation.state = State::Invited { link };
-        Some(invitation.peer)
+        let &place = self.by_link.get(&link)?;
+        self.set(place, State::Invited { link });
+        Some(self.all[place].peer)
     }
 
     /// Notes that the receiver on this connection was admitted in place `slot`.
     pub(crate) fn admitted(&mut self, link: LinkId, slot: usize) {
-        if let Some(invitation) = self.of_mut(link) {
-            (invitation.attempts, invitation.slot) = (0, Some(slot));
+        let Some(&place) = self.by_link.get(&link) else {
+            return;
+        };
+        let invitation = &mut self.all[place];
+        self.unsettled_count -= usize::from(invitation.is_unsettled());
+        invitation.attempts = 0;
+        if let Some(former) = invitation.slot.replace(slot) {
+            self.by_slot.remove(&(former, place));
         }
+        self.by_slot.insert((slot, place));
     }
 
     /// Handles a connection that ended or could not be opened: the host is dialled again. Returns
     /// the host and the reason when the reason is news.
     pub(crate) fn lost(&mut self, now: Instant, link: LinkId) -> Option<(SocketAddr, &str)> {
-        let invitation = self.of_mut(link)?;
+        let &place = self.by_link.get(&link)?;
+        let invitation = &self.all[place];
         let text = match invitation.state {
             State::Connecting { .. } => "nothing answers there",
             _ => "the connection to it was lost",
         };
         let until = now + back_off(invitation.attempts);
-        invitation.state = State::Waiting { until };
-        invitation.say(text)
+        self.set(place, State::Waiting { until });
+        self.all[place].say(text)
     }
 
     /// Handles a connection on which one end refused the other. The host is dialled again when its
@@ -122,34 +151,44 @@ impl Invitations {
         reason: Refusal,
         text: &str,
     ) -> Option<(SocketAddr, &str)> {
-        let invitation = self.of_mut(link)?;
-        invitation.state = match reason {
+        let &place = self.by_link.get(&link)?;
+        let state = match reason {
             Refusal::Busy | Refusal::Over | Refusal::DuplicateName => State::Waiting {
                 until: now + INVITE_LATER,
             },
             _ => State::Over,
         };
-        invitation.say(text)
+        self.set(place, state);
+        self.all[place].say(text)
+    }
+
+    /// Notes that the receiver has this sender wait its turn on this connection. Returns the host
+    /// and the reason when the reason is news.
+    pub(crate) fn waits(&mut self, link: LinkId) -> Option<(SocketAddr, &str)> {
+        let &place = self.by_link.get(&link)?;
+        self.all[place].say("it serves others, and this sender waits its turn")
     }
 
     /// Stops dialling the host of receiver `slot`, whose part is over.
     pub(crate) fn end(&mut self, slot: usize) {
-        for invitation in self.0.iter_mut().filter(|it| it.slot == Some(slot)) {
-            invitation.state = State::Over;
+        let places = self.by_slot.range((slot, 0)..=(slot, usize::MAX));
+        let places: Vec<usize> = places.map(|&(_, place)| place).collect();
+        for place in places {
+            self.set(place, State::Over);
         }
     }
 
     /// Dials nobody any more.
     pub(crate) fn end_all(&mut self) {
-        for invitation in &mut self.0 {
-            invitation.state = State::Over;
+        for place in 0..self.all.len() {
+            self.set(place, State::Over);
         }
     }
 
     /// Notes the loss of connections that this end has closed by itself.
     pub(crate) fn check(&mut self, now: Instant, is_there: impl Fn(LinkId) -> bool) {
-        let gone = |it: &Invitation| it.link().filter(|&link| !is_there(link));
-        let gone: Vec<_> = self.0.iter().filter_map(gone).collect();
+        let links = self.by_link.keys().copied();
+        let gone: Vec<_> = links.filter(|&link| !is_there(link)).collect();
         for link in gone {
             let _known_already = self.lost(now, link);
         }
@@ -157,28 +196,44 @@ impl Invitations {
 
     /// Returns the hosts of which no receiver was admitted.
     pub(crate) fn unreached(&self) -> impl Iterator<Item = &Invitation> {
-        self.0.iter().filter(|it| it.slot.is_none())
+        self.all.iter().filter(|it| it.slot.is_none())
     }
 
     /// Returns true for a host in the list of which no receiver was admitted yet.
     pub(crate) fn awaits(&self, peer: SocketAddr) -> bool {
-        self.unreached().any(|it| it.peer == peer)
+        let mut places = self.by_peer.range((peer, 0)..=(peer, usize::MAX));
+        places.any(|&(_, place)| self.all[place].slot.is_none())
     }
 
     /// Returns true when each host has a receiver that was admitted, or is not dialled again. False
     /// when there are no hosts to dial: receivers then come by themselves.
     pub(crate) fn are_settled(&self) -> bool {
-        let is_settled = |it: &Invitation| it.slot.is_some() || it.state == State::Over;
-        !self.0.is_empty() && self.0.iter().all(is_settled)
+        !self.all.is_empty() && self.unsettled_count == 0
     }
 
     /// Says when the next host is to be dialled.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.0.iter().filter_map(Invitation::due).min()
+        self.due.first().map(|&(due, _)| due)
     }
 
-    fn of_mut(&mut self, link: LinkId) -> Option<&mut Invitation> {
-        self.0.iter_mut().find(|it| it.link() == Some(link))
+    /// Changes a host's state, and where it is found by it.
+    fn set(&mut self, place: usize, state: State) {
+        let invitation = &mut self.all[place];
+        if let Some(link) = invitation.link() {
+            self.by_link.remove(&link);
+        }
+        if let Some(due) = invitation.due() {
+            self.due.remove(&(due, place));
+        }
+        self.unsettled_count -= usize::from(invitation.is_unsettled());
+        invitation.state = state;
+        self.unsettled_count += usize::from(invitation.is_unsettled());
+        if let Some(link) = invitation.link() {
+            self.by_link.insert(link, place);
+        }
+        if let Some(due) = invitation.due() {
+            self.due.insert((due, place));
+        }
     }
 }
 
@@ -188,6 +243,11 @@ impl Invitation {
             State::Connecting { link } | State::Invited { link } => Some(link),
             _ => None,
         }
+    }
+
+    /// Returns true while this host has no receiver that was admitted, and may have one.
+    fn is_unsettled(&self) -> bool {
+        self.slot.is_none() && self.state != State::Over
     }
 
     fn due(&self) -> Option<Instant> {

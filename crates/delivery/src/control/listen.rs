@@ -3,9 +3,13 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 6.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
-use base::{Instant, LinkId, network_of};
+use base::{Instant, LinkId};
 use protection::Key;
 use wire::object::{
     Challenge, Decoder, ErrorCode, Hello, Invite, Message, Refusal, StreamError, VERSION,
@@ -14,6 +18,7 @@ use wire::object::{
 use crate::{Admission, parameters::GREETINGS_MAX};
 
 use super::{
+    crowd::Crowd,
     dial::features,
     link::{Link, Links},
     protect::{LinkProtection, Role, nonce},
@@ -31,9 +36,13 @@ pub(crate) struct Listener {
     /// The most connections that are served at once.
     links_max: usize,
     pub(crate) links: Links,
-    /// Connections that have not been admitted.
+    /// Connections that have not been admitted; below, by their deadlines and by their hosts.
     greeting: BTreeMap<LinkId, Greeting>,
+    deadlines: BTreeSet<(Instant, LinkId)>,
+    hosts: Crowd,
     challenged: u64,
+    /// Connections closed for newer ones since this was asked last.
+    cut: u64,
 }
 
 /// A connection that has not said who it is.
@@ -56,6 +65,8 @@ pub(crate) enum Word<'d> {
     Challenged,
     /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
+    /// The peer, which this end has invited, has no place at present: it greets when it has.
+    Waits,
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
     /// The peer, which this end has invited, refuses. The link is closed.
@@ -79,7 +90,10 @@ impl Listener {
             links_max: (receivers_max + GREETINGS_MAX) as usize,
             links: Links::default(),
             greeting: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            hosts: Crowd::default(),
             challenged: 0,
+            cut: 0,
         }
     }
 
@@ -123,7 +137,7 @@ impl Listener {
                     is_challenged: false,
                     is_invited: false,
                 };
-                self.greeting.insert(link, fresh);
+                self.await_greeting(link, fresh);
                 return Ok(());
             }
         };
@@ -147,7 +161,22 @@ impl Listener {
             is_challenged: false,
             is_invited: true,
         };
-        self.greeting.insert(link, fresh);
+        self.await_greeting(link, fresh);
+    }
+
+    fn await_greeting(&mut self, link: LinkId, greeting: Greeting) {
+        self.end_greeting(link);
+        self.deadlines.insert((greeting.deadline, link));
+        self.hosts.add(link, greeting.peer.ip());
+        self.greeting.insert(link, greeting);
+    }
+
+    /// Forgets that a connection has yet to greet.
+    fn end_greeting(&mut self, link: LinkId) {
+        if let Some(greeting) = self.greeting.remove(&link) {
+            self.deadlines.remove(&(greeting.deadline, link));
+            self.hosts.remove(link);
+        }
     }
 
     /// Takes the first message of a connection, which must be a sender's invitation; `None` while
@@ -165,6 +194,12 @@ impl Listener {
         }
     }
 
+    /// Lets a peer that has said who it is wait for as long as it likes. Its connection still
+    /// counts, but is not closed for another one, nor because time has passed.
+    pub(crate) fn keep_waiting(&mut self, link: LinkId) {
+        self.end_greeting(link);
+    }
+
     /// Returns the peer of a connection that has not been admitted.
     pub(crate) fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.greeting.get(&link).map(|greeting| greeting.peer)
@@ -172,7 +207,7 @@ impl Listener {
 
     /// Gives a connection away, with what has arrived on it.
     pub(crate) fn hand_over(&mut self, link: LinkId) -> Option<Link> {
-        self.greeting.remove(&link);
+        self.end_greeting(link);
         self.links.take(link)
     }
 
@@ -181,17 +216,9 @@ impl Listener {
     /// opens many connections and greets on none keeps nobody out: each further connection costs it
     /// an older one of its own.
     fn make_room_for(&mut self, peer: SocketAddr) {
-        let nearness = |greeting: &Greeting| {
-            let host = greeting.peer.ip();
-            let is_near = network_of(host) == network_of(peer.ip());
-            u8::from(host != peer.ip()) + u8::from(!is_near)
-        };
-        let oldest = self
-            .greeting
-            .iter()
-            .min_by_key(|(_, greeting)| (nearness(greeting), greeting.deadline));
-        if let Some((&link, _)) = oldest {
+        if let Some(link) = self.hosts.oldest_near(peer.ip()) {
             self.close(link);
+            self.cut += 1;
         }
     }
 
@@ -224,9 +251,21 @@ impl Listener {
         let peer = greeting.peer;
         let reason = match message {
             Message::Refused { reason, text } if greeting.is_invited => {
-                self.greeting.remove(&link);
+                self.end_greeting(link);
                 self.links.close(link);
                 return Word::Declined { reason, text };
+            }
+            Message::Wait if greeting.is_invited => {
+                // The system tells when the peer's host is gone.
+                let deadline = Instant::NEVER;
+                self.await_greeting(
+                    link,
+                    Greeting {
+                        deadline,
+                        ..greeting
+                    },
+                );
+                return Word::Waits;
             }
             Message::Hello(hello) => match self.check(now, link, greeting, &hello) {
                 Ok(true) => return Word::Hello { peer, hello },
@@ -268,7 +307,7 @@ impl Listener {
                     is_challenged,
                     ..greeting
                 };
-                self.greeting.insert(link, greeting);
+                self.await_greeting(link, greeting);
                 return Ok(false);
             }
         }
@@ -286,13 +325,13 @@ impl Listener {
 
     /// Admits the peer that greeted: its further messages go to the owner.
     pub(crate) fn admit(&mut self, link: LinkId) {
-        self.greeting.remove(&link);
+        self.end_greeting(link);
         self.links.greeted(link);
     }
 
     /// Refuses the peer, and tells it why.
     pub(crate) fn refuse(&mut self, link: LinkId, reason: Refusal) {
-        self.greeting.remove(&link);
+        self.end_greeting(link);
         let text = reason.to_string();
         let text = text.as_str();
         self.links
@@ -301,49 +340,53 @@ impl Listener {
 
     /// Tells a peer how it broke the protocol, and closes the connection.
     pub(crate) fn break_off(&mut self, link: LinkId, text: &str) {
-        self.greeting.remove(&link);
+        self.end_greeting(link);
         let code = ErrorCode::Protocol;
         self.links.close_with(link, &Message::Error { code, text });
     }
 
     /// Closes a connection without a word.
     pub(crate) fn close(&mut self, link: LinkId) {
-        self.greeting.remove(&link);
+        self.end_greeting(link);
         self.links.abort(link);
     }
 
     /// Forgets a connection of which the back end says that it is over.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.forget(link);
-        self.greeting.remove(&link);
+        self.end_greeting(link);
+    }
+
+    /// Returns how many connections that had not greeted were closed for newer ones since the last
+    /// call.
+    pub(crate) const fn take_cut(&mut self) -> u64 {
+        std::mem::replace(&mut self.cut, 0)
     }
 
     /// Closes the connections that have not greeted in time; returns their number.
     pub(crate) fn expire(&mut self, now: Instant) -> u64 {
-        self.close_those(|greeting| greeting.deadline <= now)
+        let mut count = 0;
+        while let Some(&(deadline, link)) = self.deadlines.first() {
+            if deadline > now {
+                break;
+            }
+            self.close(link);
+            count += 1;
+        }
+        count
     }
 
     /// Closes all connections that have not greeted.
     pub(crate) fn close_greeting(&mut self) {
-        self.close_those(|_| true);
-    }
-
-    fn close_those(&mut self, is_meant: impl Fn(&Greeting) -> bool) -> u64 {
-        let (mut count, links) = (0, &mut self.links);
-        self.greeting.retain(|&link, greeting| {
-            let is_meant = is_meant(greeting);
-            if is_meant {
-                links.abort(link);
-                count += 1;
-            }
-            !is_meant
-        });
-        count
+        while let Some(&(_, link)) = self.deadlines.first() {
+            self.close(link);
+        }
     }
 
     /// Returns the earliest time by which a connection must have greeted.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.greeting.values().map(|g| g.deadline).min()
+        let next = self.deadlines.first().map(|&(deadline, _)| deadline);
+        next.filter(|&deadline| deadline != Instant::NEVER)
     }
 }
 
@@ -398,6 +441,36 @@ mod tests {
             let accepted = listener.accept(at(0), LinkId(100), peer(1), false);
             assert_eq!(accepted, Ok(()));
         });
+    }
+
+    #[test]
+    fn a_sender_that_is_told_to_wait_waits_for_as_long_as_it_takes() {
+        let wait = |listener: &mut Listener, link| {
+            let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(64));
+            Message::Wait.emit(&mut bytes);
+            decoder.push(&bytes);
+            matches!(listener.next(at(0), link, &mut decoder), Word::Waits)
+        };
+        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        for (link, is_dialled) in [(LinkId(1), true), (LinkId(2), true), (LinkId(3), false)] {
+            match is_dialled {
+                true => {
+                    listener.links.insert(link);
+                    listener.invite(at(0), link, peer(1), 1);
+                }
+                false => listener.accept(at(0), link, peer(1), false).unwrap(),
+            }
+        }
+        assert!(wait(&mut listener, LinkId(1)));
+        assert!(!wait(&mut listener, LinkId(3)), "only who was invited");
+        assert_eq!(listener.next_deadline(), Some(at(5_000)));
+        assert_eq!(
+            listener.expire(at(1_000_000)),
+            1,
+            "the second was told nothing"
+        );
+        assert_eq!(listener.next_deadline(), None);
+        assert!(listener.greeting.contains_key(&LinkId(1)));
     }
 
     #[test]

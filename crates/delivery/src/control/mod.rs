@@ -28,6 +28,9 @@ use std::net::SocketAddr;
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{Decoder, Hello, Message, Refusal};
 
+mod crowd;
+pub(crate) use crowd::Crowd;
+
 mod dials;
 pub(crate) use dials::{Dials, Seat, seat};
 
@@ -84,6 +87,9 @@ pub(crate) trait Hosts: Talks {
     /// Notes that a connection which this end dialled is open.
     fn opened(&mut self, _now: Instant, _link: LinkId) {}
 
+    /// Notes that an invited receiver has this end wait.
+    fn waits(&mut self, _link: LinkId) {}
+
     /// Notes that an invited receiver refuses.
     fn declined(&mut self, _now: Instant, _link: LinkId, _reason: Refusal, _text: &str) {}
 
@@ -132,6 +138,7 @@ impl<T: Hosts> Talks for T {
         match self.listener().next(now, link, decoder) {
             Word::Nothing => return false,
             Word::Challenged => self.challenged(),
+            Word::Waits => self.waits(link),
             Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
             Word::Refused { peer, reason } => self.refused(now, link, peer, reason),
             Word::Declined { reason, text } => self.declined(now, link, reason, text),

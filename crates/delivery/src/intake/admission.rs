@@ -117,6 +117,7 @@ impl<I: Intake> Transfers<I> {
     }
 
     pub(super) fn decide(&mut self, sender: &Sender, offer: &Offer) -> Decision<I::Store> {
+        self.answered(sender.address.ip());
         let is_same =
             |t: &Transfer<_>| t.is_under_way() && t.receiver.manifest_id() == Some(offer.manifest);
         let allowed = match self.all.iter().position(is_same) {

@@ -9,7 +9,7 @@ use std::{
 use wire::object::ErrorCode;
 
 use crate::parameters::{
-    MANIFESTS_BYTES_MAX, PROSPECTS_MAX, TRANSFERS_MAX, TRANSFERS_PER_HOST_MAX,
+    MANIFESTS_BYTES_MAX, PROSPECTS_MAX, SENDERS_WAITING_MAX, TRANSFERS_MAX, TRANSFERS_PER_HOST_MAX,
 };
 use crate::{Offer, ReceiverProgress, Store, TransferReceiverConfig, TransferReceiverEvent};
 
@@ -20,6 +20,8 @@ base::counters! {
         senders_refused: Events, "senders not dialled, as the owner does not admit them";
         senders_full: Events, "senders not dialled, as all places for transfers are taken";
         callers_refused: Events, "senders refused that dialled this receiver";
+        callers_cut: Events, "connections closed for newer ones, as too many had said nothing";
+        callers_waited: Events, "senders that dialled this receiver and had to wait their turn";
         callers_late: Events, "connections closed because no sender said in time who it is";
         senders_put_off: Events, "dials put off: too many senders that have not answered";
         streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
@@ -101,6 +103,9 @@ pub struct ObjectReceiverConfig {
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
+    /// Where senders dial: the most senders that wait, connected, until a place is free; half of
+    /// them at one host. 0 when `is_single`: others are told to come later.
+    pub waiting_max: usize,
 }
 
 impl ObjectReceiverConfig {
@@ -111,6 +116,7 @@ impl ObjectReceiverConfig {
             is_single: true,
             transfers_max: 1,
             transfers_per_host_max: 1,
+            waiting_max: 0,
             ..Self::serving(receiver)
         }
     }
@@ -125,7 +131,20 @@ impl ObjectReceiverConfig {
             transfers_per_host_max: TRANSFERS_PER_HOST_MAX as usize,
             prospects_max: PROSPECTS_MAX as usize,
             manifest_bytes_max: MANIFESTS_BYTES_MAX as u64,
+            waiting_max: SENDERS_WAITING_MAX as usize,
         }
+    }
+
+    /// Sets the most transfers at a time, at least 1. Senders of one host have half of them, and a
+    /// quarter, or [`PROSPECTS_MAX`] if that is more, are asked for their offers at a time.
+    #[must_use]
+    pub fn with_transfers(mut self, transfers_max: usize) -> Self {
+        if !self.is_single {
+            self.transfers_max = transfers_max.max(1);
+            self.transfers_per_host_max = self.transfers_max.div_ceil(2);
+            self.prospects_max = (self.transfers_max / 4).max(PROSPECTS_MAX as usize);
+        }
+        self
     }
 }
 

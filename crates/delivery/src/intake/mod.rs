@@ -31,18 +31,18 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use base::{Instant, LinkEvent, LinkId, Rng};
+use base::{Instant, LinkId, Rng};
 use wire::{
     object::{ErrorCode, Phase, Progressed},
     pgm::{Mark, Profile},
 };
 
 use crate::{
-    LinkCommand, Offer, ReceiverProgress, Store, StreamState, TransferReceiver,
-    TransferReceiverCounters, TransferReceiverEvent,
+    Offer, ReceiverProgress, Store, StreamState, TransferReceiver, TransferReceiverCounters,
+    TransferReceiverEvent,
 };
 use crate::{
-    control::{Dials, Listener, features},
+    control::{Dials, features},
     events::Events,
 };
 
@@ -50,6 +50,10 @@ mod admission;
 use admission::{Decision, Place, TurnedAway};
 
 mod door;
+use door::Door;
+
+mod routes;
+use routes::Routes;
 
 mod config;
 pub use config::{
@@ -66,11 +70,10 @@ pub struct Transfers<I: Intake> {
     all: Vec<Transfer<I::Store>>,
     /// Connections that belong to no transfer; they are to be closed.
     strays: VecDeque<LinkId>,
-    /// The listener for senders that dial this receiver; `None` where marks announce senders.
-    door: Option<Listener>,
+    /// The door for senders that dial this receiver; `None` where marks announce senders.
+    door: Option<Door>,
     next_number: u32,
-    /// The transfer whose control connections are served next.
-    turn: usize,
+    routes: Routes,
     turned_away: TurnedAway,
     dials: Dials,
     rng: Rng,
@@ -140,7 +143,7 @@ impl<I: Intake> Transfers<I> {
             strays: VecDeque::new(),
             door: None,
             next_number: 0,
-            turn: 0,
+            routes: Routes::default(),
             turned_away: TurnedAway::default(),
             dials: Dials::new(),
             is_cancelled: false,
@@ -165,6 +168,7 @@ impl<I: Intake> Transfers<I> {
     /// and is over once all of these are.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
+        self.close_line();
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
         if self.config.is_single && !has_one {
             let (code, text) = (ErrorCode::Cancelled, text.to_owned());
@@ -198,7 +202,7 @@ impl<I: Intake> Transfers<I> {
     /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let has_told = |door: &Listener| door.links.is_idle();
+        let has_told = |door: &Door| door.listener.links.is_idle();
         let is_quiet = self.strays.is_empty() && self.door.as_ref().is_none_or(has_told);
         is_quiet && self.all.iter().all(|t| t.receiver.is_idle())
     }
@@ -263,6 +267,7 @@ impl<I: Intake> Transfers<I> {
             }
         }
         self.settle_all(now);
+        self.serve_line(now);
     }
 
     /// Notes that a packet stream is over (it ended, expired or was reset), and its last state.
@@ -528,8 +533,7 @@ impl<I: Intake> Transfers<I> {
                 transfer.receiver.accept(now, store);
                 let genuine = transfer.stream.map(StreamVerdict::Genuine);
                 self.verdicts.extend(genuine);
-                let transfer = &self.all[index];
-                let transfer = transfer.number;
+                let transfer = self.all[index].number;
                 self.event(ObjectReceiverEvent::Accepted { transfer, offer });
             }
             Decision::Decline(decline) => {
@@ -610,45 +614,6 @@ impl<I: Intake> Transfers<I> {
 
     // Control connections and time.
 
-    /// Handles what happened on a control connection; `data` holds the bytes of
-    /// [`LinkEvent::Data`].
-    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        if let Some(index) = self.all.iter().position(|t| t.receiver.has_link(link)) {
-            let receiver = &mut self.all[index].receiver;
-            receiver.handle_link(now, link, event, data);
-            self.settle(now, index);
-        } else if self.door.is_some() {
-            self.knock(now, link, event, data);
-        } else if matches!(event, LinkEvent::Accepted { .. }) {
-            self.strays.push_back(link);
-        }
-    }
-
-    /// Returns the next thing to do on a control connection; every transfer has its turn.
-    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
-        if let Some(link) = self.strays.pop_front() {
-            return Some(LinkCommand::Close { link });
-        }
-        let has_word = |door: &Listener| door.links.has_command();
-        if self.door.as_ref().is_some_and(has_word) {
-            return self.door.as_mut()?.links.poll();
-        }
-        let count = self.all.len();
-        let mut order = (0..count).map(|n| (self.turn + n) % count);
-        let index = order.find(|&index| self.all[index].receiver.has_link_command())?;
-        self.turn = index + 1;
-        self.all[index].receiver.poll_link()
-    }
-
-    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
-    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
-        if let Some(transfer) = self.all.iter_mut().find(|t| t.receiver.has_link(link)) {
-            transfer.receiver.link_sent(link, taken);
-        } else if let Some(door) = &mut self.door {
-            door.links.sent(link, taken);
-        }
-    }
-
     /// Notes the number that the back end gave to the connection that was opened with `key`.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
         match self.by_number(key) {
@@ -663,7 +628,7 @@ impl<I: Intake> Transfers<I> {
             transfer.receiver.handle_timeout(now);
         }
         if let Some(door) = &mut self.door {
-            self.counters.callers_late += door.expire(now);
+            self.counters.callers_late += door.listener.expire(now);
         }
         self.settle_all(now);
     }
@@ -674,7 +639,7 @@ impl<I: Intake> Transfers<I> {
         self.all
             .iter()
             .filter_map(|t| t.receiver.next_timeout())
-            .chain(self.door.as_ref().and_then(Listener::next_deadline))
+            .chain(self.door.as_ref().and_then(Door::next_deadline))
             .min()
     }
 }

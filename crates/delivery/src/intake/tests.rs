@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use base::LinkEvent;
 use wire::object::{BlockHeader, Invite, Message, ObjectId, Refusal, VERSION, Welcome};
 
 use super::*;
 use crate::{
-    Entry, Manifest, ManifestId, TransferReceiverConfig,
+    Entry, LinkCommand, Manifest, ManifestId, TransferReceiverConfig,
     fabric::{Fabric, over_ipv4_and_ipv6, over_ipv6},
     memory::{MemoryContent, MemoryStore},
     parameters::HOST_DIALS_AT_ONCE,
@@ -866,4 +867,76 @@ fn who_is_refused_at_the_door_is_told_to_the_owner_once() {
     assert_eq!(told[0].0.address.ip(), Fabric::address(1).ip());
     assert!(told[0].1.contains("key"), "{told:?}");
     assert!(told[1].1.contains("does not speak"), "{told:?}");
+}
+
+/// What each connection is told from now on, in order.
+fn told_to<I: Intake>(receiver: &mut Transfers<I>) -> Vec<(LinkId, &'static str)> {
+    let mut told = Vec::new();
+    while let Some(command) = receiver.poll_link() {
+        if let LinkCommand::Send { link, bytes } = command {
+            let mut decoder = wire::object::Decoder::new(wire::object::BODY_LEN_MAX);
+            decoder.push(bytes);
+            told.push((link, decoder.next_message().unwrap().unwrap().name()));
+            let taken = bytes.len();
+            receiver.link_sent(link, taken);
+        }
+    }
+    told
+}
+
+#[test]
+fn a_host_has_half_of_the_line_and_every_host_its_turn() {
+    let mut config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    config.waiting_max = 8;
+    let mut receiver = Transfers::new(config, Choosy::default()).with_door();
+    // All seats are taken by senders that are asked and do not answer.
+    for link in 0..4 {
+        let host = 10 + link as usize;
+        let said = knock(&mut receiver, at(1), (host, link), link.into());
+        assert_eq!(said, "HELLO");
+    }
+    let mut waits = 0;
+    for link in 100..200 {
+        let said = knock(&mut receiver, at(1), (66, link), link.into());
+        waits += u32::from(said == "WAIT");
+        assert!(["WAIT", "REFUSED"].contains(&said), "{said}");
+    }
+    assert_eq!(waits, 4, "half of the line");
+    let honest = LinkId(500);
+    assert_eq!(knock(&mut receiver, at(1), (1, 500), 7), "WAIT");
+    assert_eq!(receiver.counters().callers_waited, 5);
+    // Whoever waits is not late.
+    receiver.handle_timeout(at(100));
+    assert_eq!(receiver.counters().callers_late, 0);
+    receiver.observe(at(100), |_| None);
+    let greeted = told_to(&mut receiver);
+    assert!(greeted.contains(&(honest, "HELLO")), "{greeted:?}");
+    let of_host: Vec<_> = greeted.iter().filter(|(link, _)| link.0 < 200).collect();
+    assert_eq!(of_host.len(), 2, "half of the seats: {greeted:?}");
+    assert_eq!(of_host[0].0, LinkId(100), "the oldest first");
+}
+
+#[test]
+fn who_waits_leaves_the_line_with_its_connection_and_is_told_the_end() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    for link in 0..4 {
+        knock(
+            &mut receiver,
+            at(1),
+            (10 + link as usize, link),
+            link.into(),
+        );
+    }
+    for link in 4..7 {
+        let said = knock(&mut receiver, at(1), (1, link), link.into());
+        assert_eq!(said, "WAIT");
+    }
+    receiver.handle_link(at(1), LinkId(4), LinkEvent::Closed, &[]);
+    // Who waits has nothing to say.
+    receiver.handle_link(at(1), LinkId(5), LinkEvent::Data, &[0; 8]);
+    assert_eq!(told_to(&mut receiver), [(LinkId(5), "REFUSED")]);
+    receiver.cancel(at(1), "enough");
+    let told = told_to(&mut receiver);
+    assert!(told.contains(&(LinkId(6), "REFUSED")), "{told:?}");
+    assert!(!told.iter().any(|(link, _)| link.0 == 4), "{told:?}");
 }

@@ -237,6 +237,7 @@ fn the_table_of_messages_has_every_kind() {
             required: 0,
             receiver_count: 1,
         }),
+        Message::Wait,
         Message::Window(Window {
             trail: 1,
             end: 2,
@@ -254,7 +255,7 @@ fn the_table_of_messages_has_every_kind() {
     rows.dedup();
     assert_eq!(
         rows.iter().map(|row| row.0).collect::<Vec<_>>(),
-        (1..=20).collect::<Vec<_>>()
+        (1..=21).collect::<Vec<_>>()
     );
     for (kind, name) in rows {
         assert!(
@@ -263,7 +264,7 @@ fn the_table_of_messages_has_every_kind() {
         );
     }
     // One more would have no row.
-    let next = Message::parse(21, 0, &[]);
+    let next = Message::parse(22, 0, &[]);
     assert!(matches!(next, Ok(Message::Unknown { .. })));
 }
 

@@ -26,6 +26,7 @@ base::counters! {
         challenged: Events, "receivers asked to show that they have the key";
         refused: Events, "connections refused";
         greetings_late: Events, "connections closed because no greeting came";
+        greetings_cut: Events, "connections closed for newer ones, as too many had not greeted";
         violations: Events, "connections closed because the peer broke the protocol";
         messages_ignored: Events, "control messages without a meaning here";
         events_lost: Events, "events overwritten because the owner had not taken them";

@@ -40,7 +40,7 @@ impl<C: Content> TransferSender<C> {
         peer: SocketAddr,
         hello: &Hello<'_>,
     ) -> Result<usize, Refusal> {
-        let Some(&slot) = self.by_name.get(hello.name) else {
+        let Some(&slot) = self.roll.by_name.get(hello.name) else {
             return self.enrol(now, peer, hello);
         };
         let member = &mut self.members[slot];
@@ -55,7 +55,7 @@ impl<C: Content> TransferSender<C> {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
                 // The receiver has opened a new connection, so its old one is dead.
-                self.by_link.remove(&old);
+                self.roll.by_link.remove(&old);
                 self.listener.close(old);
                 member.disconnect(now);
             }
@@ -67,9 +67,12 @@ impl<C: Content> TransferSender<C> {
             let mut fresh = self.new_member(now, peer, hello);
             fresh.is_expected = is_expected;
             self.members[slot] = fresh;
+            if is_expected {
+                self.roll.unfinished.insert(slot);
+            }
             self.counters.successors += 1;
         }
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(TransferSenderEvent::Reconnected { slot: slot_number });
         Ok(slot)
@@ -103,14 +106,15 @@ impl<C: Content> TransferSender<C> {
             // Nobody takes the place of a receiver at another host.
             (Carriage::Links(_), _) => self.invitations.awaits(peer),
             (Carriage::Packets, 0) => self.stage == Stage::Joining || self.settle_time().is_some(),
-            (Carriage::Packets, wanted) => {
-                let expected = self.members.iter().filter(|member| member.is_expected);
-                expected.count() < wanted as usize
-            }
+            (Carriage::Packets, wanted) => self.roll.expected_count < wanted as usize,
         };
         self.clock.joined_at = now;
+        if member.is_expected {
+            self.roll.expected_count += 1;
+            self.roll.unfinished.insert(slot);
+        }
         self.members.push(member);
-        self.by_name.insert(hello.name.to_owned(), slot);
+        self.roll.by_name.insert(hello.name.to_owned(), slot);
         self.event(TransferSenderEvent::Joined {
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
             name: hello.name.to_owned(),
@@ -276,7 +280,8 @@ impl<C: Content> TransferSender<C> {
         member.part.is_awaited = false;
         member.told.progress.held = done.numbers.bytes;
         member.told.progress.verified = done.numbers.bytes;
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
+        self.roll.unfinished.remove(&slot);
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(TransferSenderEvent::Done { slot });
         self.check_answers(now);
@@ -284,11 +289,11 @@ impl<C: Content> TransferSender<C> {
     }
 
     fn bye(&mut self, now: Instant, slot: usize, link: LinkId) {
-        self.by_link.remove(&link);
+        self.roll.by_link.remove(&link);
         self.invitations.end(slot);
         self.listener.links.close(link);
         self.members[slot].disconnect(now);
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
         self.failed(
             now,
             slot,
@@ -301,7 +306,7 @@ impl<C: Content> TransferSender<C> {
     fn gone(&mut self, now: Instant, slot: usize) {
         let member = &mut self.members[slot];
         member.disconnect(now);
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
         if !member.is_final() {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             self.event(TransferSenderEvent::Disconnected { slot });
@@ -324,9 +329,9 @@ impl<C: Content> TransferSender<C> {
     pub(super) fn unread(&mut self, now: Instant, slot: usize, link: LinkId) {
         self.listener.close(link);
         self.not_reached(now, link);
-        self.by_link.remove(&link);
+        self.roll.by_link.remove(&link);
         self.members[slot].disconnect(now);
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
     }
 
     /// Gives up an admitted receiver that broke the protocol.
@@ -385,7 +390,7 @@ impl<C: Content> Hosts for TransferSender<C> {
         self.listener.admit(link);
         self.invitations.admitted(link, slot);
         self.hosts.add(peer.ip());
-        self.by_link.insert(link, slot);
+        self.roll.by_link.insert(link, slot);
         let member = &mut self.members[slot];
         member.link = Some(link);
         member.peer = peer;
@@ -412,12 +417,16 @@ impl<C: Content> Hosts for TransferSender<C> {
         self.invite(now, link);
     }
 
+    fn waits(&mut self, link: LinkId) {
+        self.told_to_wait(link);
+    }
+
     fn declined(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         self.not_taken(now, link, reason, text);
     }
 
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
-        let Some(&slot) = self.by_link.get(&link) else {
+        let Some(&slot) = self.roll.by_link.get(&link) else {
             return;
         };
         self.members[slot].heard_at = now;
@@ -454,7 +463,7 @@ impl<C: Content> Hosts for TransferSender<C> {
     }
 
     fn violation(&mut self, now: Instant, link: LinkId, text: &str) {
-        if let Some(&slot) = self.by_link.get(&link) {
+        if let Some(&slot) = self.roll.by_link.get(&link) {
             return self.violate(now, slot, text);
         }
         self.counters.violations += 1;
@@ -471,7 +480,7 @@ impl<C: Content> Hosts for TransferSender<C> {
 
     fn lost(&mut self, now: Instant, link: LinkId) {
         self.not_reached(now, link);
-        if let Some(slot) = self.by_link.remove(&link) {
+        if let Some(slot) = self.roll.by_link.remove(&link) {
             self.gone(now, slot);
         }
     }

@@ -42,7 +42,7 @@ impl<C: Content> TransferSender<C> {
             Stage::Sending | Stage::Draining => self.pass.number == 0,
             _ => false,
         };
-        let is_filled = self.filling.contains(&slot);
+        let is_filled = self.filling.contains(slot);
         let owes = match member.state {
             State::Joining => !is_first,
             State::Ready => member.part.owes_answer || is_fed || is_filled,
@@ -78,11 +78,12 @@ impl<C: Content> TransferSender<C> {
             code,
             text: text.clone(),
         };
-        self.filling.remove(&slot);
+        self.roll.unfinished.remove(&slot);
+        self.filling.remove(slot);
         self.invitations.end(slot);
         if let Some(link) = member.link {
             self.listener.links.close(link);
-            self.by_link.remove(&link);
+            self.roll.by_link.remove(&link);
             member.disconnect(now);
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
@@ -98,22 +99,16 @@ impl<C: Content> TransferSender<C> {
 
     /// Returns true when the expected number of receivers has joined.
     pub(super) fn has_expected(&self) -> bool {
-        let joined = self
-            .members
-            .iter()
-            .filter(|member| member.is_expected)
-            .count();
-        joined >= self.config.expected_count() as usize
+        self.roll.expected_count >= self.config.expected_count() as usize
     }
 
     pub(super) fn check_finished(&mut self, now: Instant) {
         if self.is_finished() || self.stage == Stage::Joining {
             return;
         }
-        let mut expected = self.members.iter().filter(|member| member.is_expected);
         let is_settled = self.invitations.are_settled();
         let nobody_misses = self.has_expected() || is_settled || now >= self.clock.join_deadline;
-        if nobody_misses && expected.all(Member::is_final) {
+        if nobody_misses && self.roll.unfinished.is_empty() {
             if self.serves_guests(now) {
                 self.check_paused();
             } else {

@@ -2,6 +2,8 @@
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (BLOCK), section 6.
 
+use std::collections::BTreeSet;
+
 use wire::object::{BLOCK_DATA_MAX, ObjectId};
 
 use super::{
@@ -11,12 +13,62 @@ use super::{
 };
 use crate::Content;
 
+/// Slots of the receivers that still get blocks over their connections.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    slots: BTreeSet<usize>,
+    /// Those of them whose connections may have room for more.
+    hungry: BTreeSet<usize>,
+}
+
+impl Filling {
+    pub(super) fn insert(&mut self, slot: usize) {
+        self.slots.insert(slot);
+        self.hungry.insert(slot);
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) {
+        self.slots.remove(&slot);
+        self.hungry.remove(&slot);
+    }
+
+    /// Notes that bytes have left on a receiver's connection.
+    pub(super) fn has_room(&mut self, slot: usize) {
+        if self.slots.contains(&slot) {
+            self.hungry.insert(slot);
+        }
+    }
+
+    /// Takes out a receiver whose connection may have room; it is looked at again when bytes have
+    /// left on it.
+    fn pop_hungry(&mut self) -> Option<usize> {
+        self.hungry.pop_first()
+    }
+
+    pub(super) fn contains(&self, slot: usize) -> bool {
+        self.slots.contains(&slot)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &usize> {
+        self.slots.iter()
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 impl<C: Content> TransferSender<C> {
     /// Queues blocks on connections that have room, and after the last block the end of the pass.
+    ///
+    /// Only connections of which the system has taken bytes since the last time are looked at, so
+    /// that a command costs the same however many receivers there are.
     pub(super) fn top_up(&mut self) {
-        let mut from = 0;
-        while let Some(&slot) = self.filling.range(from..).next() {
-            from = slot + 1;
+        while let Some(slot) = self.filling.pop_hungry() {
             self.top_up_one(slot);
         }
     }
@@ -30,7 +82,7 @@ impl<C: Content> TransferSender<C> {
                 .link
                 .and_then(|link| self.listener.links.queued(link))
             else {
-                self.filling.remove(&slot);
+                self.filling.remove(slot);
                 return;
             };
             if queued >= most {
@@ -45,7 +97,7 @@ impl<C: Content> TransferSender<C> {
                 return;
             }
         }
-        self.filling.remove(&slot);
+        self.filling.remove(slot);
         let now = self.clock.now;
         let has_seals = self.pass.number == 0 || self.window.seals_hash().is_some();
         let member = &mut self.members[slot];
@@ -115,7 +167,7 @@ impl<C: Content> TransferSender<C> {
             // Perhaps nothing else is left of the current pass.
             self.advance(now);
         }
-        is_read && self.filling.contains(&slot)
+        is_read && self.filling.contains(slot)
     }
 }
 

@@ -40,6 +40,14 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
+    /// Notes that a dialled host has this sender wait its turn.
+    pub(super) fn told_to_wait(&mut self, link: LinkId) {
+        if let Some((peer, text)) = self.invitations.waits(link) {
+            let text = text.to_owned();
+            self.event(TransferSenderEvent::NotReached { peer, text });
+        }
+    }
+
     /// Notes that a dialled host refused this sender, or this sender its receiver.
     pub(super) fn not_taken(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         if let Some((peer, text)) = self.invitations.refused(now, link, reason, text) {

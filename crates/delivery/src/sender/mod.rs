@@ -57,6 +57,7 @@ mod control;
 mod end;
 
 mod fill;
+use fill::Filling;
 
 mod links;
 
@@ -87,13 +88,12 @@ pub struct TransferSender<C> {
     invitations: Invitations,
     /// The receivers by slot.
     members: Vec<Member>,
-    by_link: BTreeMap<LinkId, usize>,
-    by_name: BTreeMap<String, usize>,
+    roll: Roll,
     /// The hosts of admitted receivers, each with the number of its receivers. A receiver counts at
     /// the address that it last came from.
     hosts: HostCounts,
     /// Slots of the receivers that still get blocks over their connections.
-    filling: BTreeSet<usize>,
+    filling: Filling,
     stage: Stage,
     pass: Pass,
     /// What receivers may prove to hold, oldest first: empty until all content is hashed; from then
@@ -110,6 +110,17 @@ pub struct TransferSender<C> {
     rate: Option<RateControl>,
     events: Events<TransferSenderEvent>,
     counters: TransferSenderCounters,
+}
+
+/// Where each receiver is found, and what is awaited of whom.
+#[derive(Debug, Default)]
+struct Roll {
+    by_link: BTreeMap<LinkId, usize>,
+    by_name: BTreeMap<String, usize>,
+    /// How many expected receivers have joined.
+    expected_count: usize,
+    /// The slots of expected receivers that are neither done nor have failed.
+    unfinished: BTreeSet<usize>,
 }
 
 /// Times of past events, and deadlines.
@@ -207,10 +218,9 @@ impl<C: Content> TransferSender<C> {
             .with_key(config.key.clone())
             .with_admission(config.admission.clone()),
             members: Vec::new(),
-            by_link: BTreeMap::new(),
-            by_name: BTreeMap::new(),
+            roll: Roll::default(),
             hosts: HostCounts::default(),
-            filling: BTreeSet::new(),
+            filling: Filling::default(),
             stage: Stage::Joining,
             pass,
             clock,
@@ -396,6 +406,7 @@ impl<C: Content> TransferSender<C> {
         self.round_trip = active.filter_map(|m| m.stream.round_trip.least()).max();
         self.forget_unfollowed();
         self.counters.greetings_late += self.listener.expire(now);
+        self.counters.greetings_cut += self.listener.take_cut();
         let links = &self.listener.links;
         self.invitations.check(now, |link| links.contains(link));
         match self.stage {
@@ -465,6 +476,9 @@ impl<C: Content> TransferSender<C> {
     /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.listener.links.sent(link, taken);
+        if let Some(slot) = self.roll.by_link.get(&link).filter(|_| taken > 0) {
+            self.filling.has_room(*slot);
+        }
     }
 
     /// Notes the number that the back end gave to the connection that was opened with `key`.
@@ -531,7 +545,7 @@ impl<C: Content> TransferSender<C> {
             .filter(|member| member.is_expected)
             .count();
         let names = self.config.expected_names.iter();
-        let missing_names = names.filter(|name| !self.by_name.contains_key(name.as_str()));
+        let missing_names = names.filter(|name| !self.roll.by_name.contains_key(name.as_str()));
         TransferOutcome {
             manifest: self.manifest.id(),
             root: self.holdings.last().map(|holding| holding.root),

@@ -161,7 +161,7 @@ impl<C: Content> TransferSender<C> {
         for slot in 0..self.members.len() {
             let member = &mut self.members[slot];
             if member.part.is_awaited && member.is_active() {
-                if self.filling.contains(&slot) {
+                if self.filling.contains(slot) {
                     member.fills.after = Some(end);
                 } else {
                     self.send_pass_end(now, slot, end);

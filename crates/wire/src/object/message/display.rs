@@ -57,7 +57,7 @@ impl fmt::Display for Message<'_> {
             Self::Name { name } => write!(f, " {}", shown(name)),
             Self::Error { code, text } => write!(f, " {code}: {}", shown(text)),
             Self::Unknown { kind, .. } => write!(f, " kind {kind}"),
-            Self::Challenge(_) | Self::Acknowledged | Self::Ask | Self::Bye => Ok(()),
+            Self::Challenge(_) | Self::Wait | Self::Acknowledged | Self::Ask | Self::Bye => Ok(()),
         }
     }
 }

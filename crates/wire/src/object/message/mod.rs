@@ -13,6 +13,7 @@
 //! ```text
 //!   receiver                                   sender
 //!                       (where the sender dials) INVITE
+//!   (WAIT, while others have all places)
 //!   HELLO ------------------------------------> (with a key: CHALLENGE, tagged)
 //!   (with a key: HELLO again, tagged) --------> WELCOME or REFUSED
 //!   (NEED manifest) HAVE ---------------------> BLOCK...  PASS_END
@@ -45,6 +46,9 @@ pub enum Message<'a> {
     /// The sender says what session it has; the first message on a connection that the sender
     /// dialled. The receiver answers by its greeting, or refuses.
     Invite(Invite),
+    /// The receiver has read the invitation, and greets when it has a place for one more transfer.
+    /// The sender waits on this connection.
+    Wait,
     /// A receiver says who it is; its first message on a connection.
     Hello(Hello<'a>),
     /// The sender shows that it has the key, and asks the receiver to show the key, too, by a
@@ -337,6 +341,7 @@ impl<'a> Message<'a> {
                 required: r.u16("required features")?,
                 receiver_count: r.u32("receiver count")?,
             }),
+            WAIT => Self::Wait,
             HELLO => Self::Hello(Hello::read(r)?),
             WELCOME => Self::Welcome(Welcome::read(r)?),
             REFUSED => Self::Refused {
@@ -455,13 +460,14 @@ impl<'a> Message<'a> {
                 out.push(window.phase.to_wire());
             }
             Self::Name { name } => emit_text(out, name, NAME_LEN_MAX),
-            Self::Acknowledged | Self::Ask | Self::Bye | Self::Unknown { .. } => {}
+            Self::Wait | Self::Acknowledged | Self::Ask | Self::Bye | Self::Unknown { .. } => {}
         }
     }
 
     const fn kind(&self) -> u16 {
         match self {
             Self::Invite(_) => INVITE,
+            Self::Wait => WAIT,
             Self::Hello(_) => HELLO,
             Self::Challenge(_) => CHALLENGE,
             Self::Welcome(_) => WELCOME,
@@ -490,6 +496,7 @@ impl<'a> Message<'a> {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Invite(_) => "INVITE",
+            Self::Wait => "WAIT",
             Self::Hello(_) => "HELLO",
             Self::Challenge(_) => "CHALLENGE",
             Self::Welcome(_) => "WELCOME",
@@ -695,6 +702,7 @@ const ASK: u16 = 17;
 const WINDOW: u16 = 18;
 const NAME: u16 = 19;
 const INVITE: u16 = 20;
+const WAIT: u16 = 21;
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
             required: 2,
             receiver_count: 3,
         }),
+        Message::Wait,
         Message::Hello(Hello {
             version_min: 1,
             version_max: 2,

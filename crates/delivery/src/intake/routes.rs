@@ -1,0 +1,124 @@
+//! Which transfer a connection belongs to, and whose connections are served next.
+//!
+//! There may be thousands of transfers. So an event of a connection is not looked for among all of
+//! them, and a command costs no look at all of them either: one look finds a round of commands.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{Instant, LinkEvent, LinkId};
+
+use super::{Intake, Transfers};
+use crate::LinkCommand;
+
+/// What was found lately. All of it may be out of date: it only says where to look first.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    /// The number of the transfer that has each connection.
+    by_link: BTreeMap<LinkId, u32>,
+    /// The places of transfers that had commands when somebody looked, in the order of their turns.
+    talkers: VecDeque<usize>,
+}
+
+impl<I: Intake> Transfers<I> {
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        let is_new = matches!(event, LinkEvent::Accepted { .. });
+        if self.door.is_some() && (is_new || self.is_at_door(link)) {
+            self.knock(now, link, event, data);
+        } else if let Some(index) = self.index_of(link) {
+            let receiver = &mut self.all[index].receiver;
+            receiver.handle_link(now, link, event, data);
+            self.settle(now, index);
+        } else if is_new {
+            self.strays.push_back(link);
+        }
+    }
+
+    /// Returns the next thing to do on a control connection; every transfer has its turn.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        if let Some(link) = self.strays.pop_front() {
+            return Some(LinkCommand::Close { link });
+        }
+        let door = self.door.as_ref();
+        if door.is_some_and(|door| door.listener.links.has_command()) {
+            return self.door.as_mut()?.listener.links.poll();
+        }
+        let index = self.next_talker()?;
+        self.all[index].receiver.poll_link()
+    }
+
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        if self.is_at_door(link) {
+            if let Some(door) = &mut self.door {
+                door.listener.links.sent(link, taken);
+            }
+        } else if let Some(index) = self.index_of(link) {
+            self.all[index].receiver.link_sent(link, taken);
+        }
+    }
+
+    fn is_at_door(&self, link: LinkId) -> bool {
+        let door = self.door.as_ref();
+        door.is_some_and(|door| door.listener.links.contains(link))
+    }
+
+    /// Returns the place of the transfer that has a connection.
+    fn index_of(&mut self, link: LinkId) -> Option<usize> {
+        // Numbers ascend, until they begin again after four thousand million transfers.
+        let number = self.routes.by_link.get(&link);
+        let index = number.and_then(|number| {
+            let found = self.all.binary_search_by_key(number, |t| t.number);
+            found.ok()
+        });
+        let has_it = |index: &usize| self.all[*index].receiver.has_link(link);
+        if let Some(index) = index.filter(has_it) {
+            return Some(index);
+        }
+        let index = (0..self.all.len()).find(has_it);
+        match index {
+            Some(index) => {
+                self.forget_routes();
+                let number = self.all[index].number;
+                self.routes.by_link.insert(link, number);
+            }
+            None => {
+                self.routes.by_link.remove(&link);
+            }
+        }
+        index
+    }
+
+    /// Forgets connections that are gone, once they are many.
+    fn forget_routes(&mut self) {
+        let routes = &mut self.routes.by_link;
+        if routes.len() >= 2 * self.all.len() + ROUTES_SPARE {
+            let all = &self.all;
+            routes.retain(|&link, number| {
+                let found = all.binary_search_by_key(number, |t| t.number);
+                found.is_ok_and(|index| all[index].receiver.has_link(link))
+            });
+        }
+    }
+
+    /// Returns the place of the next transfer that has a command.
+    fn next_talker(&mut self) -> Option<usize> {
+        let all = &self.all;
+        let talks = |index: &usize| {
+            all.get(*index)
+                .is_some_and(|t| t.receiver.has_link_command())
+        };
+        let talkers = &mut self.routes.talkers;
+        while let Some(index) = talkers.pop_front() {
+            if talks(&index) {
+                return Some(index);
+            }
+        }
+        talkers.extend((0..all.len()).filter(talks));
+        talkers.pop_front()
+    }
+}
+
+/// Connections remembered beside those of the transfers, before those that are gone are looked for.
+const ROUTES_SPARE: usize = 64;
