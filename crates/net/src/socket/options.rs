@@ -36,7 +36,7 @@ pub struct SocketOptions {
     pub wait: WaitStrategy,
     /// The most bytes that may be queued on one control connection. Default 4 MiB.
     pub link_queue_bytes: usize,
-    /// The most control connections that may be open at a time. Default 4,096.
+    /// The most control connections that may be open at a time. Default 16,384.
     pub links_max: usize,
     /// How long a control connection's peer may answer nothing at TCP level. Default 30 s.
     pub link_silence: Duration,
@@ -58,7 +58,7 @@ impl Default for SocketOptions {
             encapsulation: Encapsulation::Udp,
             wait: WaitStrategy::Block,
             link_queue_bytes: 4 << 20,
-            links_max: 4096,
+            links_max: 16_384,
             link_silence: Duration::from_secs(30),
             faults: Faults::NONE,
         }

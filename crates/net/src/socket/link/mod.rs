@@ -63,6 +63,10 @@ pub(super) struct Links {
     /// When each connection that is not open by then is dialled again, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
     may_accept: bool,
+    /// How many connections may be accepted before the next poll, and whether one is next: those
+    /// that are open have a turn between any two, however many knock.
+    accepts_left: u32,
+    is_accepts_turn: bool,
     /// Until when the listener is not polled, because a connection waits that cannot even be
     /// refused.
     rests_until: Option<Instant>,
@@ -84,6 +88,8 @@ impl Links {
             lingering: VecDeque::new(),
             redials: VecDeque::new(),
             may_accept: false,
+            accepts_left: 0,
+            is_accepts_turn: false,
             rests_until: None,
             queue_bytes: options.link_queue_bytes,
             links_max: options.links_max,
@@ -236,10 +242,15 @@ impl Links {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.may_accept {
+            if self.may_accept && (self.is_accepts_turn || self.ready.is_empty()) {
+                self.is_accepts_turn = false;
+                self.accepts_left = self.accepts_left.saturating_sub(1);
+                // The next poll says that more knock.
+                self.may_accept = self.accepts_left > 0;
                 self.accept(readiness, tally);
                 continue;
             }
+            self.is_accepts_turn = true;
             let (id, ready) = self.ready.pop_front()?;
             let event = self.serve(id, ready, data, readiness, tally);
             if let Some(event) = event {
@@ -250,7 +261,7 @@ impl Links {
 
     /// Looks at what holds each open connection back, if it is time.
     pub(super) fn look(&mut self, now: Instant) {
-        if self.watch.rests(now) {
+        if !self.watch.begin_look(now, self.links.len()) {
             return;
         }
         for (&id, link) in self.links.iter().filter(|(_, it)| it.state == State::Open) {
@@ -326,7 +337,7 @@ impl Links {
     /// Notes that a descriptor of a connection or the listener is ready.
     pub(super) fn note_ready(&mut self, token: u64, ready: Ready) {
         if token == Signal::LISTENER.0 {
-            self.may_accept = true;
+            (self.may_accept, self.accepts_left) = (true, ACCEPTS_MAX);
             return;
         }
         let id = token.checked_sub(Signal::LINKS).map(u32::try_from);
@@ -378,7 +389,7 @@ impl Links {
                 // before it takes a connection out.
                 self.spare = None;
                 let refused = listener.accept();
-                self.may_accept = refused.is_ok();
+                self.may_accept &= refused.is_ok();
                 tally.counters.links_refused += u64::from(refused.is_ok());
                 drop(refused);
                 self.spare = std::fs::File::open("/dev/null").ok();
@@ -399,6 +410,10 @@ impl Links {
         readiness: &Readiness,
         tally: &mut Tally,
     ) -> Option<LinkEvent> {
+        let read_bytes = match self.links.len() > MANY_LINKS {
+            true => READ_BYTES_MANY,
+            false => READ_BYTES,
+        };
         let link = self.links.get_mut(&id)?;
         let mut event = None;
         if link.is_connecting() {
@@ -433,7 +448,7 @@ impl Links {
         if event.is_some() || !ready.readable {
             return event;
         }
-        match link.read(data) {
+        match link.read(data, read_bytes) {
             Arrived::Bytes => {
                 tally.counters.link_received_bytes += data.len() as u64;
                 (link.state == State::Open).then_some(LinkEvent::Data)
@@ -571,9 +586,9 @@ impl Link {
         Ok(0)
     }
 
-    fn read(&self, data: &mut Vec<u8>) -> Arrived {
+    fn read(&self, data: &mut Vec<u8>, bytes_max: usize) -> Arrived {
         data.clear();
-        match tcp::read_into(&self.stream, data, READ_BYTES) {
+        match tcp::read_into(&self.stream, data, bytes_max) {
             Ok(0) => Arrived::End,
             Ok(_some) => Arrived::Bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrived::Nothing,
@@ -614,6 +629,13 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// The most bytes that one call reads, and so of one `Data` event.
 const READ_BYTES: usize = 128 << 10;
+/// As [`READ_BYTES`], with more connections than [`MANY_LINKS`]: the owner keeps as much of each
+/// until a message is whole.
+const READ_BYTES_MANY: usize = 32 << 10;
+const MANY_LINKS: usize = 64;
+/// Connections accepted between two polls at most, so that those that are open are served in a rush
+/// of new ones, too.
+const ACCEPTS_MAX: u32 = 64;
 /// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 /// How long after its close a connection is kept at most, to send what is queued and for its peer
