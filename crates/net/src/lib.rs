@@ -15,8 +15,8 @@ compile_error!(
 
 pub mod disk;
 pub use disk::{
-    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, KeepFree, Leftover, Modes,
-    Owners, Room, RoomLimits, StoreOptions, Tree, TreeOptions, TreeSource, check_directory,
+    Delete, DiskCall, DiskFault, Endings, Existing, FileContent, FileStore, KeepFree, Leftover,
+    Modes, Owners, Room, RoomLimits, StoreOptions, Tree, TreeOptions, TreeSource, check_directory,
     discard_leftover, leftovers,
 };
 

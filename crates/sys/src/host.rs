@@ -51,6 +51,12 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
+/// Returns how many descriptors this process may have open; `None` when there is no limit.
+#[must_use]
+pub fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Allows this process up to `wanted` open descriptors, as far as its hard limit permits. Returns
 /// the limit that then holds. Libraries must not call it: a program that uses `select` fails beyond
 /// 1,024 descriptors.

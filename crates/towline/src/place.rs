@@ -31,12 +31,14 @@ impl Place {
     #[cfg(feature = "files")]
     pub(crate) fn peers(hosts: &[String]) -> Result<Vec<SocketAddr>, SystemError> {
         let mut peers: Vec<SocketAddr> = Vec::with_capacity(hosts.len());
+        let mut named = std::collections::BTreeMap::new();
         for host in hosts {
             let peer = net::resolve(host, Group::PORT)?;
-            if let Some(earlier) = peers.iter().position(|it| *it == peer) {
-                let cause = match &hosts[earlier] {
-                    same if same == host => "it is named twice".to_owned(),
-                    other => format!("its address {peer} is also that of {other}"),
+            if let Some(earlier) = named.insert(peer, host) {
+                let cause = if earlier == host {
+                    "it is named twice".to_owned()
+                } else {
+                    format!("its address {peer} is also that of {earlier}")
                 };
                 return Err(
                     SystemError::refused("send to", host, cause).advise("name each receiver once")

@@ -6,8 +6,8 @@ pub use content::FileContent;
 
 mod store;
 pub use store::{
-    Delete, DiskCall, DiskFault, Existing, FileStore, KeepFree, Leftover, Modes, Owners, Room,
-    RoomLimits, StoreOptions, check_directory, discard_leftover, leftovers,
+    Delete, DiskCall, DiskFault, Endings, Existing, FileStore, KeepFree, Leftover, Modes, Owners,
+    Room, RoomLimits, StoreOptions, check_directory, discard_leftover, leftovers,
 };
 
 mod tree;

@@ -3,7 +3,7 @@
 use std::{fmt, io::Write, net::IpAddr, path::PathBuf, sync::Arc};
 
 use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
-use net::{Delete, Existing, FileStore, Modes, Owners, Room, StoreOptions};
+use net::{Delete, Endings, Existing, FileStore, Modes, Owners, Room, StoreOptions};
 use wire::object::ErrorCode;
 
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
@@ -135,6 +135,10 @@ pub struct FileIntake {
     pub(super) takes_dot_names: bool,
     /// What all transfers together may take of the disk.
     pub(super) room: Room,
+    /// The most bytes of one transfer that may wait for the disk.
+    pub(super) queue_bytes_max: usize,
+    /// Who waits for the disk at the end: not the thread that serves others meanwhile.
+    pub(super) endings: Endings,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -163,6 +167,8 @@ impl Intake for FileIntake {
                     modes: self.modes,
                     takes_dot_names: self.takes_dot_names,
                     room: self.room.clone(),
+                    queue_bytes_max: self.queue_bytes_max,
+                    endings: Some(self.endings.clone()),
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

@@ -12,10 +12,11 @@ use std::{
 use base::Io as _;
 use delivery::{
     ObjectReceiverConfig, ObjectReceiverEvent, ReceiverProgress, TransferReceiver,
-    TransferReceiverConfig, parameters::GIVE_UP_AFTER,
+    TransferReceiverConfig,
+    parameters::{GIVE_UP_AFTER, GREETINGS_MAX, TRANSFERS_MAX},
 };
 use driver::{ObjectReceiver, Receiving};
-use net::{Delete, Existing, KeepFree, Modes, Owners, Room, RoomLimits, SystemError};
+use net::{Delete, Endings, Existing, KeepFree, Modes, Owners, Room, RoomLimits, SystemError};
 
 use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
@@ -33,6 +34,7 @@ pub struct FileReceiverBuilder {
     target: Target,
     allowed: Vec<Allowed>,
     is_serving: bool,
+    transfers_max: u32,
     patience: Duration,
     spool: Option<PathBuf>,
     delete: Delete,
@@ -59,6 +61,19 @@ impl FileReceiverBuilder {
     #[must_use]
     pub const fn serve(mut self, is_serving: bool) -> Self {
         self.is_serving = is_serving;
+        self
+    }
+
+    /// Sets the most transfers at a time of a receiver that serves any number, at least 1; half of
+    /// them of one host. Others have to wait: where senders dial, 10,000 of them connected, or as
+    /// many as this process may have descriptors. Default 16.
+    ///
+    /// **Cost**: each transfer has a thread that writes to the disk, and of the memory for what the
+    /// disk has not taken its part: 256 MiB divided by this number, 6 MiB at most, 256 KiB at
+    /// least.
+    #[must_use]
+    pub fn transfers_max(mut self, transfers: u32) -> Self {
+        self.transfers_max = transfers.max(1);
         self
     }
 
@@ -183,6 +198,9 @@ impl FileReceiverBuilder {
             modes: self.modes,
             takes_dot_names: self.takes_dot_names,
             room: Room::new(self.room),
+            queue_bytes_max: (QUEUES_BYTES_MAX / self.transfers_max as usize)
+                .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+            endings: Endings::default(),
             waker: Arc::new(opened.io.waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
@@ -193,7 +211,10 @@ impl FileReceiverBuilder {
         let limits = &mut transfer.limits;
         limits.entries_max = limits.entries_max.min(self.entries_max.unwrap_or(u32::MAX));
         let config = if self.is_serving {
-            ObjectReceiverConfig::serving(transfer)
+            let mut config = ObjectReceiverConfig::serving(transfer);
+            config = config.with_transfers(self.transfers_max as usize);
+            config.waiting_max = config.waiting_max.min(descriptors_left(self.transfers_max));
+            config
         } else {
             ObjectReceiverConfig::single(transfer)
         };
@@ -290,6 +311,7 @@ impl FileReceiver {
             target,
             allowed: Vec::new(),
             is_serving: false,
+            transfers_max: TRANSFERS_MAX,
             patience: GIVE_UP_AFTER,
             spool: None,
             delete: Delete::Nothing,
@@ -439,6 +461,27 @@ impl Count for ObjectReceiver<FileIntake> {
 /// The longest sleep while packets stream in. To wake up for each burst of a sender would take time
 /// from receiving, and only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
+
+/// Returns how many senders may wait connected, so that descriptors are left for transfers and for
+/// those that have yet to say who they are.
+fn descriptors_left(transfers_max: u32) -> usize {
+    let used = u64::from(transfers_max) * DESCRIPTORS_OF_A_TRANSFER + u64::from(GREETINGS_MAX);
+    let left = sys::open_files_max().map(|max| max.saturating_sub(used + DESCRIPTORS_OF_A_PROCESS));
+    left.map_or(usize::MAX, |left| {
+        usize::try_from(left).unwrap_or(usize::MAX)
+    })
+}
+
+/// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
+/// a few of its files.
+const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
+/// Descriptors of everything else: standard streams, epoll, counters.
+const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
+/// The most bytes that wait for the disk, of all transfers together, while each has no less than
+/// the least.
+const QUEUES_BYTES_MAX: usize = 256 << 20;
+const QUEUE_BYTES_MAX: usize = 6 << 20;
+const QUEUE_BYTES_MIN: usize = 256 << 10;
 
 /// Checks that `path` is a directory or can become one, without making anything.
 fn check_directory(path: &Path) -> Result<(), SystemError> {

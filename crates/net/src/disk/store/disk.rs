@@ -46,14 +46,15 @@ pub enum DiskCall {
     Rename,
 }
 
-/// A fault for tests: one kind of call fails, from a certain call on.
+/// A fault for tests: one kind of call fails, from a certain call on; or one call stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFault {
     /// Which kind of call.
     pub call: DiskCall,
     /// How many of these calls succeed first.
     pub after: u32,
-    /// The error that the call returns: `ENOSPC` is 28, `EIO` is 5.
+    /// The error that the call returns: `ENOSPC` is 28, `EIO` is 5. With 0, one call takes 2 s and
+    /// then succeeds, as on a disk that stands still.
     pub errno: i32,
 }
 
@@ -123,6 +124,11 @@ impl Disk {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         match still_good {
             Ok(_) => Ok(()),
+            Err(_) if planned.fault.errno == 0 => {
+                planned.good.store(u32::MAX, Ordering::Relaxed);
+                std::thread::sleep(STAND_STILL);
+                Ok(())
+            }
             Err(_) => Err(io::Error::from_raw_os_error(planned.fault.errno)),
         }
     }
@@ -307,6 +313,8 @@ impl Disk {
     }
 }
 
+/// How long a call takes on a disk that stands still.
+pub(super) const STAND_STILL: Duration = Duration::from_secs(2);
 /// The bits by which an owner may enter and list a directory.
 const OWNER_ENTERS: u32 = 0o500;
 /// Bytes copied at a time.

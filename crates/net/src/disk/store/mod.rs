@@ -53,6 +53,9 @@ pub use disk::{DiskCall, DiskFault, Modes};
 
 mod early;
 
+mod endings;
+pub use endings::Endings;
+
 mod holes;
 
 mod journal;
@@ -70,7 +73,7 @@ mod private;
 pub use private::check_directory;
 
 mod queue;
-use queue::{EXTENT_BYTES, Extent, Idle, Queue, Request};
+use queue::{Extent, Idle, Queue, Request};
 
 mod room;
 pub use room::{KeepFree, Room, RoomLimits};
@@ -150,7 +153,10 @@ pub struct StoreOptions {
     /// What transfers may take of the disk; the stores of one receiver share it. Default: the
     /// defaults of [`RoomLimits`].
     pub room: Room,
-    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When about
+    /// Who waits for the disk when a store is dropped: all that share it wait together, when the
+    /// last of them is dropped. Default: each store waits by itself.
+    pub endings: Option<Endings>,
+    /// The most memory for content that is not written yet, in bytes; at least 128 KiB. When about
     /// a quarter is used, the store holds the sender back. The rest is for data that is under way
     /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
     /// disk) is lost. Default 6 MiB.
@@ -200,8 +206,8 @@ impl FileStore {
     }
 
     fn start(&mut self) -> io::Result<Arc<Queue>> {
-        let extents = (self.options.queue_bytes_max / EXTENT_BYTES).max(2);
-        let queue = Arc::new(Queue::new(extents, self.options.notify.take()));
+        let (bytes_max, notify) = (self.options.queue_bytes_max, self.options.notify.take());
+        let queue = Arc::new(Queue::new(bytes_max, notify));
         let worker = Worker {
             queue: Arc::clone(&queue),
             preparation: Preparation {
@@ -352,8 +358,10 @@ impl Store for FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         self.abandon();
-        if let Some(queue) = &self.ending {
-            queue.wait_for_end(END_WAIT);
+        match (self.ending.take(), &self.options.endings) {
+            (Some(queue), Some(endings)) => endings.add(queue),
+            (Some(queue), None) => queue.wait_for_end(END_WAIT),
+            (None, _) => {}
         }
     }
 }
@@ -371,6 +379,7 @@ impl Default for StoreOptions {
             takes_dot_names: false,
             keep_staged: true,
             room: Room::default(),
+            endings: None,
             queue_bytes_max: 6 << 20,
             fault: None,
         }
@@ -398,6 +407,7 @@ impl fmt::Debug for StoreOptions {
             .field("takes_dot_names", &self.takes_dot_names)
             .field("keep_staged", &self.keep_staged)
             .field("room", &self.room)
+            .field("endings", &self.endings)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)
             .finish_non_exhaustive()

@@ -29,8 +29,10 @@ pub(super) enum Request {
 
 /// Pieces of the content that came one after the other, and the slabs to hash when the pieces are
 /// written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Extent {
+    /// How many bytes it takes.
+    bytes_max: usize,
     /// All pieces, end to end.
     bytes: Vec<u8>,
     /// The range of the content that each piece has, and where the piece begins in `bytes`.
@@ -39,14 +41,23 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            bytes: Vec::new(),
+            pieces: Vec::new(),
+            slabs: Vec::new(),
+        }
+    }
+
     /// Takes bytes of the content; returns false when the extent is full.
     pub(super) fn push(&mut self, offset: u64, bytes: &[u8]) -> bool {
         if self.bytes.capacity() == 0 {
             // Each of the few buffers allocates once, and is then used again and again.
-            self.bytes.reserve_exact(EXTENT_BYTES);
+            self.bytes.reserve_exact(self.bytes_max);
         }
         let end = offset + bytes.len() as u64;
-        if !self.is_empty() && self.bytes.len() + bytes.len() > EXTENT_BYTES {
+        if !self.is_empty() && self.bytes.len() + bytes.len() > self.bytes_max {
             return false;
         }
         let is_full = self.pieces.len() >= PIECES_MAX;
@@ -66,7 +77,7 @@ impl Extent {
     /// Returns true when this extent is worth waking the disk's thread: the session waits for its
     /// hashes, or it is long enough. A wake-up costs as much as writing several packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
-        !self.slabs.is_empty() || self.bytes.len() >= EXTENT_BYTES / 4
+        !self.slabs.is_empty() || self.bytes.len() >= self.bytes_max / 4
     }
 
     pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<u64>, &[u8])> {
@@ -109,8 +120,9 @@ struct State {
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
     spare: Vec<Extent>,
-    /// How many extents there may be.
+    /// How many extents there may be, and how many bytes each takes.
     extents: usize,
+    extent_bytes: usize,
     /// How many extents may still be made.
     unmade: usize,
     /// The disk's thread has nothing to do.
@@ -130,13 +142,18 @@ impl State {
 }
 
 impl Queue {
-    pub(super) fn new(extents: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
+    /// Makes a queue for `bytes_max` bytes of content: of few extents at least, which are smaller
+    /// than [`EXTENT_BYTES`] where there is little room.
+    pub(super) fn new(bytes_max: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
+        let extent_bytes = (bytes_max / EXTENTS_MIN).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES);
+        let extents = (bytes_max / extent_bytes).max(2);
         let state = State {
             requests: VecDeque::new(),
             events: VecDeque::new(),
             notes: Vec::new(),
             spare: Vec::new(),
             extents,
+            extent_bytes,
             unmade: extents,
             is_idle: false,
             is_held_back: false,
@@ -165,7 +182,7 @@ impl Queue {
             return Some(extent);
         }
         state.unmade = state.unmade.checked_sub(1)?;
-        Some(Extent::default())
+        Some(Extent::new(state.extent_bytes))
     }
 
     /// Returns true while more than a quarter of the extents are being filled or on their way to
@@ -198,6 +215,11 @@ impl Queue {
         state.requests.retain(|r| matches!(r, Request::Extent(_)));
         state.events.clear();
         self.work.notify_one();
+    }
+
+    /// Returns true when the disk's thread has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().is_ended
     }
 
     /// Waits at most `at_most` for the disk's thread to end, because a disk may hang.
@@ -304,6 +326,9 @@ impl std::fmt::Debug for Queue {
 
 /// Bytes of an extent: put together, hundreds of writes become one system call.
 pub(super) const EXTENT_BYTES: usize = 256 << 10;
+/// With so many extents or fewer, the extents are smaller, down to two blocks of a connection.
+const EXTENTS_MIN: usize = 4;
+const EXTENT_BYTES_MIN: usize = 64 << 10;
 /// The most pieces of an extent. A block has a thousand bytes or more, except from a hostile
 /// sender.
 const PIECES_MAX: usize = 1024;
@@ -320,7 +345,7 @@ mod tests {
             let (bell, rings) = mpsc::channel();
             let bell = Mutex::new(bell);
             let ring = move || bell.lock().unwrap().send(()).unwrap();
-            let queue = Arc::new(Queue::new(4, Some(Box::new(ring))));
+            let queue = Arc::new(Queue::new(4 * EXTENT_BYTES, Some(Box::new(ring))));
             // The disk's thread has not looked yet.
             assert_eq!(queue.poll(holds), (None, Idle::No));
             let disk = Arc::clone(&queue);
@@ -341,7 +366,7 @@ mod tests {
 
     #[test]
     fn bytes_that_a_later_piece_changed_are_not_found() {
-        let mut extent = Extent::default();
+        let mut extent = Extent::new(EXTENT_BYTES);
         assert!(extent.push(100, &[1; 100]) && extent.push(300, &[2; 50]));
         assert_eq!(extent.find(&(110..200)), Some(&[1; 90][..]));
         assert!(extent.push(190, &[3; 20]));
@@ -353,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_short_queue_is_not_behind_for_the_run_that_is_being_filled() {
-        let queue = Queue::new(2, None);
+        let queue = Queue::new(2 * EXTENT_BYTES_MIN, None);
         let first = queue.take_spare().unwrap();
         assert!(!queue.is_behind());
         let second = queue.take_spare().unwrap();

@@ -1,6 +1,7 @@
 //! Every call to the disk made to fail, at every time: named, nothing half-written, and resumed.
 
 use super::*;
+use crate::disk::store::disk::STAND_STILL;
 
 #[test]
 fn whatever_call_fails_and_whenever_it_is_told_and_the_next_attempt_ends_whole() {
@@ -45,6 +46,93 @@ fn what_comes_in_order_is_not_read_back() {
         finish(store, &manifest, held, 60_000).0,
         StoreEvent::Committed
     );
+}
+
+#[test]
+fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
+    let calls = [
+        DiskCall::Create,
+        DiskCall::MakeDirectory,
+        DiskCall::Write,
+        DiskCall::Sync,
+        DiskCall::Rename,
+    ];
+    for call in calls {
+        // Once the store works to the end, and once it is dropped while the disk stands still.
+        for is_dropped in [false, true] {
+            let (scratch, endings) = (Scratch::fast(), Endings::default());
+            let (after, errno) = (0, 0);
+            let options = StoreOptions {
+                fault: Some(DiskFault { call, after, errno }),
+                endings: Some(endings.clone()),
+                ..StoreOptions::default()
+            };
+            let manifest = manifest(vec![
+                Entry::directory("dir"),
+                Entry::file("dir/one", 100_000),
+            ]);
+            let bytes = content(&manifest);
+            let mut store = FileStore::open(&scratch.0, options).unwrap();
+            let began = Instant::now();
+            let longest = longest_call(&mut store, &manifest, &bytes, is_dropped);
+            let dropped = Instant::now();
+            drop(store);
+            let longest = longest.max(dropped.elapsed());
+            assert!(longest < STAND_STILL / 2, "{call:?} {longest:?}");
+            drop(endings);
+            assert!(began.elapsed() >= STAND_STILL, "{call:?} was made");
+        }
+    }
+}
+
+/// Delivers a manifest, or as much as is asked for until the disk stands still; gives the time of
+/// the longest call.
+fn longest_call(
+    store: &mut FileStore,
+    manifest: &Arc<Manifest>,
+    bytes: &[u8],
+    is_dropped: bool,
+) -> Duration {
+    let mut longest = Duration::ZERO;
+    let mut timed = |store: &mut FileStore, call: &mut dyn FnMut(&mut FileStore)| {
+        let began = Instant::now();
+        call(store);
+        longest = longest.max(began.elapsed());
+    };
+    let began = Instant::now();
+    let mut asked = 0;
+    timed(store, &mut |store| store.prepare(manifest));
+    loop {
+        let mut event = None;
+        timed(store, &mut |store| event = store.poll_event());
+        match event {
+            Some(StoreEvent::Prepared { .. }) => {
+                for (nth, block) in bytes.chunks(10_000).enumerate() {
+                    let mut is_taken = false;
+                    timed(store, &mut |store| {
+                        is_taken = store.write(nth as u64 * 10_000, block)
+                    });
+                    assert!(is_taken, "one extent has room for all");
+                }
+                for slab in 0..manifest.slab_count() {
+                    timed(store, &mut |store| assert!(store.hash_slab(slab)));
+                }
+                asked = manifest.slab_count();
+            }
+            Some(StoreEvent::Hashed { .. }) => {
+                asked -= 1;
+                if asked == 0 {
+                    timed(store, &mut |store| store.commit(&[]));
+                }
+            }
+            Some(StoreEvent::Committed) => return longest,
+            Some(other) => panic!("{other:?}"),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+        if is_dropped && began.elapsed() > STAND_STILL / 4 {
+            return longest;
+        }
+    }
 }
 
 fn faulty(directory: &Path, fault: DiskFault) -> FileStore {

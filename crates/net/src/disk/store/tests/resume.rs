@@ -3,6 +3,7 @@
 use std::sync::{Mutex, mpsc};
 
 use super::*;
+use crate::disk::store::queue::EXTENT_BYTES;
 
 #[test]
 fn a_transfer_goes_on_where_it_was_dropped() {
