@@ -103,6 +103,14 @@ mod writer;
 
 /// Plans and runs one command.
 pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
+    let has_many_peers = matches!(
+        command,
+        Command::Send(_) | Command::Recv(_) | Command::Pub(_) | Command::Relay(_)
+    );
+    if has_many_peers && sys::open_files_max().is_some_and(|max| max < OPEN_FILES_MAX) {
+        // Each peer takes a descriptor; where there are no more, fewer peers are served.
+        let _as_far_as_permitted = sys::limit_open_files(OPEN_FILES_MAX);
+    }
     match command {
         Command::Send(args) if args.plain => plain::run(&PlainPlan::new(args)?, output),
         Command::Send(args) => send::run(&SendPlan::new(args, output.is_dry_run())?, output),
@@ -179,3 +187,6 @@ impl From<towline::SystemError> for Failure {
         Self::Environment(remedy::worded(error.problem(), error.remedy()))
     }
 }
+
+/// Descriptors that a command with many peers asks for: those of 10,000 peers, and of files.
+const OPEN_FILES_MAX: u64 = 65_536;

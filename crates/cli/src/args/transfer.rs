@@ -251,6 +251,10 @@ pub(crate) struct RecvArgs {
     /// each transfer and one at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
+    /// With --serve, most transfers at a time, half of them of one host; further senders wait
+    #[arg(long, value_name = "N", default_value_t = TRANSFERS_MAX, requires = "serve",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(TRANSFERS_LIMIT)))]
+    pub(crate) max_transfers: u32,
     /// Accept files only from these addresses or prefixes; 'any' accepts all. Required on an
     /// interface that others can reach, unless there is a key or the group names its source
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
@@ -379,6 +383,10 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// The most files, directories and links of a transfer; `--max-files` cannot raise it.
 const ENTRIES_MAX: u32 = 1_000_000;
+/// How many transfers a service takes at a time, unless told otherwise.
+const TRANSFERS_MAX: u32 = 16;
+/// And at most: each has a thread that writes to the disk.
+const TRANSFERS_LIMIT: u32 = 10_000;
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
 
@@ -461,7 +469,9 @@ its standard input every path in the directory that the transfer brought, with a
 each (xargs -0). Such programs run one after the other, each for --exec-timeout at most; one that
 fails makes the exit code 1.
 
-One host takes at most 8 of the 16 transfers that --serve takes at a time.";
+One host takes at most half of the transfers that --serve takes at a time. With --listen, senders
+that find all places taken wait in line, connected: 10,000 of them, or as many as the process may
+have descriptors (ulimit -Hn), half of them of one host. Every host has its turn.";
 
 const RECV_HELP: &str = "\
 Examples:
@@ -469,6 +479,7 @@ Examples:
   towline recv incoming/ -g 10.0.0.1@232.1.1.1:7500 --serve --exec '/usr/local/bin/publish --now'
   towline recv --to-stdout -g 239.192.0.1:7500 --from any | tar x
   towline recv incoming/ --listen 7500 --from 10.0.0.0/8 --serve
+  towline recv incoming/ --listen 7500 --from 10.0.0.0/8 --serve --max-transfers 200
   towline recv --config /etc/towline/recv.toml --serve";
 
 const DEMO_HELP: &str = "\

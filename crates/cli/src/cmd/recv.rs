@@ -75,6 +75,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     let builder = FileReceiver::builder(plan.session.session(), target)
         .allow(plan.allowed.iter().copied())
         .serve(plan.is_serving)
+        .transfers_max(plan.transfers_max)
         .delete(plan.delete.map_or(Delete::Nothing, Into::into))
         .sparse(plan.is_sparse)
         .owner(plan.owner.map_or(Owners::Receiver, Into::into))

@@ -190,6 +190,8 @@ pub(crate) struct RecvPlan {
     pub(crate) files_max: u32,
     /// The command goes on after the first transfer.
     pub(crate) is_serving: bool,
+    /// The most transfers at a time of a service.
+    pub(crate) transfers_max: u32,
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,
@@ -243,6 +245,7 @@ impl RecvPlan {
             keep_free: args.keep_free.unwrap_or_default(),
             files_max: args.max_files,
             is_serving: args.serve,
+            transfers_max: args.max_transfers,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),
             exec_timeout: args.exec_timeout,
