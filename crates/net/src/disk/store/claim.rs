@@ -143,7 +143,17 @@ fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
 }
 
 fn taken() -> Fault {
-    let text = format!("{TAKEN}; wait for its end or receive into another directory");
+    busy(format!("{TAKEN}; wait for its end or receive into another directory"))
+}
+
+/// The fault of a store whose manifest a former store of this process still has.
+pub(super) fn not_ended() -> Fault {
+    let text = "an earlier attempt of this transfer still waits for the disk; send it again when the \
+                disk works";
+    busy(text.to_owned())
+}
+
+fn busy(text: String) -> Fault {
     let error = io::Error::new(io::ErrorKind::ResourceBusy, text);
     Fault::new("receive into", Path::new(""), error)
 }

@@ -1,12 +1,15 @@
 //! Stores that are gone while their disk still works: who waits for it, and when.
 //!
 //! A disk may stand still. A thread that serves many connections must not wait for it whenever one
-//! transfer ends, so it leaves that to the end of all.
+//! transfer ends, so it leaves that to the end of all. When a manifest is offered again meanwhile,
+//! the disk's thread of its next store waits for those of its former ones.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
+
+use delivery::ManifestId;
 
 use super::{END_WAIT, queue::Queue};
 
@@ -19,24 +22,49 @@ use super::{END_WAIT, queue::Queue};
 pub struct Endings(Arc<Pending>);
 
 #[derive(Debug, Default)]
-struct Pending(Mutex<Vec<Arc<Queue>>>);
+struct Pending(Mutex<Vec<(ManifestId, Arc<Queue>)>>);
 
 impl Endings {
-    /// Leaves the wait for a store's disk to these.
-    pub(super) fn add(&self, queue: Arc<Queue>) {
-        let mut pending = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|queue| !queue.has_ended());
-        pending.push(queue);
+    /// Leaves the wait for the disk of a manifest's store to these.
+    pub(super) fn add(&self, manifest: ManifestId, queue: Arc<Queue>) {
+        self.at_work().push((manifest, queue));
     }
+
+    /// Returns how many dropped or abandoned stores still work. **Cost**: a look at each.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.at_work().len()
+    }
+
+    /// Returns what former stores of a manifest still work on.
+    pub(super) fn of(&self, manifest: ManifestId) -> Vec<Arc<Queue>> {
+        let pending = self.at_work();
+        let its = pending.iter().filter(|(whose, _)| *whose == manifest);
+        its.map(|(_, queue)| Arc::clone(queue)).collect()
+    }
+
+    /// Returns those that have not ended, and forgets the others.
+    fn at_work(&self) -> MutexGuard<'_, Vec<(ManifestId, Arc<Queue>)>> {
+        let mut pending = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|(_, queue)| !queue.has_ended());
+        pending
+    }
+}
+
+/// Waits until all of these have ended, 2 s at most; returns false when one has not.
+pub(super) fn wait_for_all(queues: impl IntoIterator<Item = Arc<Queue>>) -> bool {
+    let end = Instant::now() + END_WAIT;
+    let mut queues = queues.into_iter();
+    queues.all(|queue| {
+        queue.wait_for_end(end.saturating_duration_since(Instant::now()));
+        queue.has_ended()
+    })
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
         let pending = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let end = Instant::now() + END_WAIT;
-        for queue in pending.drain(..) {
-            queue.wait_for_end(end.saturating_duration_since(Instant::now()));
-        }
+        let _have_ended = wait_for_all(pending.drain(..).map(|(_, queue)| queue));
     }
 }
 
@@ -49,10 +77,15 @@ mod tests {
         let endings = Endings::default();
         let (stuck, over) = (Arc::new(Queue::new(0, None)), Arc::new(Queue::new(0, None)));
         over.ended();
-        endings.add(over);
-        endings.add(Arc::clone(&stuck));
-        let kept = endings.0.0.lock().unwrap().len();
-        assert_eq!(kept, 1, "who has ended is forgotten");
+        let (one, other) = (ManifestId([1; 16]), ManifestId([2; 16]));
+        endings.add(one, over);
+        endings.add(one, Arc::clone(&stuck));
+        let kept = |manifest| endings.of(manifest).len();
+        assert_eq!(
+            (kept(one), kept(other)),
+            (1, 0),
+            "who has ended is forgotten"
+        );
         let other = endings.clone();
         drop(endings);
         assert!(!stuck.has_ended(), "it was not waited for");

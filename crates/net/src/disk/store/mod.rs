@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-use delivery::{Manifest, Store, StoreEvent};
+use delivery::{Manifest, ManifestId, Store, StoreEvent};
 use sys::file::Directory;
 #[cfg(doc)]
 use wire::object::ManifestHeader;
@@ -92,9 +92,12 @@ pub struct FileStore {
     directory: Arc<Directory>,
     shown: PathBuf,
     options: StoreOptions,
+    /// What was prepared last.
+    manifest: Option<ManifestId>,
     /// The queue to the disk's thread, from the call of `prepare` on.
     queue: Option<Arc<Queue>>,
-    /// The queue of an abandoned transfer, whose last requests the disk's thread still serves.
+    /// The queue of an abandoned transfer, whose last requests the disk's thread still serves, when
+    /// nobody else waits for it.
     ending: Option<Arc<Queue>>,
     /// The extent that is being filled.
     extent: Option<Extent>,
@@ -154,7 +157,8 @@ pub struct StoreOptions {
     /// defaults of [`RoomLimits`].
     pub room: Room,
     /// Who waits for the disk when a store is dropped: all that share it wait together, when the
-    /// last of them is dropped. Default: each store waits by itself.
+    /// last of them is dropped. A store waits, on its own thread, for those of them before it that
+    /// had the same manifest: 2 s at most. Default: each store waits by itself.
     pub endings: Option<Endings>,
     /// The most memory for content that is not written yet, in bytes; at least 128 KiB. When about
     /// a quarter is used, the store holds the sender back. The rest is for data that is under way
@@ -187,6 +191,7 @@ impl FileStore {
             directory: Arc::new(opened),
             shown: directory.to_path_buf(),
             options: options.into(),
+            manifest: None,
             queue: None,
             ending: None,
             extent: None,
@@ -205,11 +210,14 @@ impl FileStore {
         std::mem::take(&mut self.notes)
     }
 
-    fn start(&mut self) -> io::Result<Arc<Queue>> {
+    fn start(&mut self, manifest: &Arc<Manifest>) -> io::Result<Arc<Queue>> {
         let (bytes_max, notify) = (self.options.queue_bytes_max, self.options.notify.take());
         let queue = Arc::new(Queue::new(bytes_max, notify));
+        queue.push(Request::Prepare(Arc::clone(manifest)));
+        let endings = self.options.endings.as_ref();
         let worker = Worker {
             queue: Arc::clone(&queue),
+            former: endings.map_or_else(Vec::new, |it| it.of(manifest.id())),
             preparation: Preparation {
                 directory: Arc::clone(&self.directory),
                 disk: Disk::new(self.options.fault, self.options.modes),
@@ -271,11 +279,9 @@ impl FileStore {
 
 impl Store for FileStore {
     fn prepare(&mut self, manifest: &Arc<Manifest>) {
-        match self.start() {
-            Ok(queue) => {
-                queue.push(Request::Prepare(Arc::clone(manifest)));
-                self.queue = Some(queue);
-            }
+        self.manifest = Some(manifest.id());
+        match self.start(manifest) {
+            Ok(queue) => self.queue = Some(queue),
             Err(error) => {
                 let fault = Fault::new("start a thread to write to", Path::new(""), error);
                 self.events.push_back(fault.event(&self.shown));
@@ -339,7 +345,11 @@ impl Store for FileStore {
         if let Some(queue) = self.queue.take() {
             queue.stop();
             self.notes.append(&mut queue.take_notes());
-            self.ending = Some(queue);
+            match (self.manifest, &self.options.endings) {
+                // The manifest may be offered again before this store is dropped.
+                (Some(manifest), Some(endings)) => endings.add(manifest, queue),
+                _ => self.ending = Some(queue),
+            }
         }
     }
 
@@ -358,10 +368,8 @@ impl Store for FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         self.abandon();
-        match (self.ending.take(), &self.options.endings) {
-            (Some(queue), Some(endings)) => endings.add(queue),
-            (Some(queue), None) => queue.wait_for_end(END_WAIT),
-            (None, _) => {}
+        if let Some(queue) = self.ending.take() {
+            queue.wait_for_end(END_WAIT);
         }
     }
 }

@@ -7,7 +7,7 @@ use delivery::{Manifest, StoreEvent};
 use super::{
     Delete, Fault, Owners,
     attributes::Attributes,
-    commit,
+    claim, commit, endings,
     leftover::{self, Current},
     owner::Ownership,
     prepare::Preparation,
@@ -19,6 +19,8 @@ use super::{
 /// What the disk's thread owns.
 pub(super) struct Worker {
     pub(super) queue: Arc<Queue>,
+    /// What former stores of the manifest still work on, and have the claim to it.
+    pub(super) former: Vec<Arc<Queue>>,
     pub(super) preparation: Preparation,
     /// The directory as the user knows it.
     pub(super) shown: PathBuf,
@@ -53,6 +55,9 @@ impl Worker {
         }
         match (request, &mut self.staging) {
             (Request::Prepare(manifest), _) => {
+                if !endings::wait_for_all(self.former.drain(..)) {
+                    return Err(claim::not_ended());
+                }
                 let prepared = self.preparation.prepare(&manifest)?;
                 self.staging = Some(prepared.staging);
                 prepared

@@ -85,6 +85,74 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
     }
 }
 
+#[test]
+fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had() {
+    // The owner may still have the former store, to tell its sender something, or not.
+    for is_dropped in [true, false] {
+        let (scratch, endings) = (Scratch::fast(), Endings::default());
+        let with = |fault| StoreOptions {
+            fault,
+            endings: Some(endings.clone()),
+            ..StoreOptions::default()
+        };
+        let manifest = manifest(vec![Entry::file("one", 100_000)]);
+        // The first write is the journal's, before any content comes.
+        let (call, after, errno) = (DiskCall::Write, 1, 0);
+        let stands_still = with(Some(DiskFault { call, after, errno }));
+        let mut former = FileStore::open(&scratch.0, stands_still).unwrap();
+        former.prepare(&manifest);
+        let StoreEvent::Prepared { .. } = outcome(&mut former) else {
+            panic!("nothing is written to prepare");
+        };
+        let began = Instant::now();
+        assert!(former.write(0, &content(&manifest)) && former.hash_slab(0));
+        while began.elapsed() < STAND_STILL / 4 {
+            assert_eq!(former.poll_event(), None, "it stands still");
+            thread::sleep(Duration::from_millis(1));
+        }
+        former.abandon();
+        let kept = (!is_dropped).then_some(former);
+        assert_eq!(endings.count(), 1, "it still works");
+        let mut store = FileStore::open(&scratch.0, with(None)).unwrap();
+        store.prepare(&manifest);
+        let held = match outcome(&mut store) {
+            StoreEvent::Prepared { held } => held,
+            other => panic!("{other:?}"),
+        };
+        assert!(began.elapsed() > STAND_STILL / 2, "it stood still");
+        assert_eq!(held.bytes(), 100_000, "nothing is sent twice");
+        let (last, sent) = finish(store, &manifest, held, 60_000);
+        assert_eq!((last, sent), (StoreEvent::Committed, 0));
+        while endings.count() > 0 {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "it works for ever"
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_whole(&scratch.0, &manifest);
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_former_store_that_does_not_end_is_told_as_what_it_is() {
+    let (scratch, endings) = (Scratch::fast(), Endings::default());
+    let manifest = manifest(vec![Entry::file("one", 10)]);
+    let stuck = Arc::new(Queue::new(0, None));
+    endings.add(manifest.id(), Arc::clone(&stuck));
+    let options = StoreOptions {
+        endings: Some(endings),
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    store.prepare(&manifest);
+    let (code, text) = failure(outcome(&mut store));
+    assert_eq!(code, ErrorCode::Exists);
+    assert!(text.contains("an earlier attempt"), "{text}");
+    stuck.ended();
+}
+
 /// Delivers a manifest, or as much as is asked for until the disk stands still; gives the time of
 /// the longest call.
 fn longest_call(
