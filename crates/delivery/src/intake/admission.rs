@@ -83,13 +83,18 @@ impl<I: Intake> Transfers<I> {
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
         let may_continue = |t: &Transfer<_>| t.may_continue_at(host, self.has_key());
         let count = under_way().count();
+        let (ending, places) = (self.intake.stores_ending(), self.config.transfers_max);
+        if self.config.is_single && ending >= places && !self.is_over() {
+            // A transfer gave way to another one, and its store still works.
+            return Place::Later;
+        }
         if self.config.is_single && (count > 0 || self.is_over()) {
             // Only the transfer's own sender matters from here on; it may have been restarted.
             let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
             if !is_its || self.is_over() {
                 return Place::Never;
             }
-        } else if count >= self.config.transfers_max && !under_way().any(may_continue) {
+        } else if count + ending >= places && !under_way().any(may_continue) {
             // A sender that continues a transfer takes no place of its own.
             return Place::Full;
         } else if !under_way().any(|t| may_continue(t) && !t.receiver.is_connected()) {
@@ -183,9 +188,14 @@ impl<I: Intake> Transfers<I> {
         }
         let (transfers_max, bytes_max) =
             (self.config.transfers_max, self.config.manifest_bytes_max);
-        if count >= transfers_max {
+        let ending = self.intake.stores_ending();
+        if count + ending >= transfers_max {
+            let text = match ending {
+                0 => "all are under way".to_owned(),
+                _ => format!("{ending} that are over still wait for its disk"),
+            };
             return Err(limit(format!(
-                "this receiver takes {transfers_max} transfers at once, and all are under way"
+                "this receiver takes {transfers_max} transfers at once, and {text}"
             )));
         }
         let share = self.share_of(self.all.iter().filter(stays), host);

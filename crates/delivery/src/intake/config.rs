@@ -65,6 +65,13 @@ pub trait Intake {
     /// # Errors
     /// Why the manifest is not wanted; the sender is told.
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
+
+    /// Returns how many stores still work although their transfers are over, as on a disk that
+    /// stands still. Each keeps its transfer's place until then, so that transfers that begin and
+    /// end one after the other leave no more of them than there are places. Default 0.
+    fn stores_ending(&self) -> usize {
+        0
+    }
 }
 
 /// A sender of objects that was heard, or has dialled this receiver.

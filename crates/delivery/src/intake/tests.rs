@@ -18,6 +18,7 @@ struct Choosy {
     unwanted: Option<ManifestId>,
     asked: Vec<Sender>,
     accepted: u32,
+    stores_ending: usize,
 }
 
 impl Intake for Choosy {
@@ -38,6 +39,10 @@ impl Intake for Choosy {
         }
         self.accepted += 1;
         Ok(MemoryStore::default())
+    }
+
+    fn stores_ending(&self) -> usize {
+        self.stores_ending
     }
 }
 
@@ -914,6 +919,32 @@ fn a_host_has_half_of_the_line_and_every_host_its_turn() {
     let of_host: Vec<_> = greeted.iter().filter(|(link, _)| link.0 < 200).collect();
     assert_eq!(of_host.len(), 2, "half of the seats: {greeted:?}");
     assert_eq!(of_host[0].0, LinkId(100), "the oldest first");
+}
+
+#[test]
+fn a_store_that_still_works_keeps_its_transfers_place() {
+    let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    let config = config.with_transfers(2);
+    let mut receiver = Transfers::new(config, Choosy::default()).with_door();
+    for (link, name) in [(1, "a"), (2, "b")] {
+        assert_eq!(
+            knock(&mut receiver, at(1), (link as usize, link), link.into()),
+            "HELLO"
+        );
+        // The second sender was asked before the store of a transfer began to end.
+        receiver.intake.stores_ending = link as usize - 1;
+        say(&mut receiver, link, &welcome(link.into(), &tree(name).0));
+        receiver.observe(at(1), |_| None);
+    }
+    assert_eq!(receiver.intake.accepted, 1, "no more than there are places");
+    let told = refusals(&mut receiver);
+    assert!(told[0].1.contains("still wait for its disk"), "{told:?}");
+    let waits = LinkId(3);
+    assert_eq!(knock(&mut receiver, at(1), (3, 3), 3), "WAIT");
+    receiver.intake.stores_ending = 0;
+    receiver.observe(at(1), |_| None);
+    let told = told_to(&mut receiver);
+    assert!(told.contains(&(waits, "HELLO")), "{told:?}");
 }
 
 #[test]

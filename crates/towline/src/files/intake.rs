@@ -153,6 +153,10 @@ impl Intake for FileIntake {
         self.sources.admit(host)
     }
 
+    fn stores_ending(&self) -> usize {
+        self.endings.count()
+    }
+
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<ReceiverStore, Decline> {
         let waker = Arc::clone(&self.waker);
         let notify = move || waker.wake();

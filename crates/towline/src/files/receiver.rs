@@ -66,7 +66,8 @@ impl FileReceiverBuilder {
 
     /// Sets the most transfers at a time of a receiver that serves any number, at least 1; half of
     /// them of one host. Others have to wait: where senders dial, 10,000 of them connected, or as
-    /// many as this process may have descriptors. Default 16.
+    /// many as this process may have descriptors. Default 16. A transfer that failed keeps its place
+    /// until its disk has taken what had come.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and of the memory for what the
     /// disk has not taken its part: 256 MiB divided by this number, 6 MiB at most, 256 KiB at

@@ -212,6 +212,8 @@ impl Queue {
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
+        // Nothing more is to be written: what still waits for the disk needs no empty buffers.
+        state.spare = Vec::new();
         state.requests.retain(|r| matches!(r, Request::Extent(_)));
         state.events.clear();
         self.work.notify_one();
@@ -265,6 +267,9 @@ impl Queue {
     pub(super) fn give_back(&self, mut extent: Extent) {
         extent.clear();
         let mut state = self.lock();
+        if state.is_stopped {
+            return;
+        }
         let was_behind = state.is_behind();
         state.spare.push(extent);
         let has_caught_up = was_behind && !state.is_behind();
@@ -294,7 +299,12 @@ impl Queue {
 
     /// Notes that the disk's thread has ended, perhaps by a bug.
     pub(super) fn ended(&self) {
-        self.lock().is_ended = true;
+        let mut state = self.lock();
+        state.is_ended = true;
+        // Whoever keeps this queue longer keeps no content.
+        state.requests = VecDeque::new();
+        state.spare = Vec::new();
+        drop(state);
         self.end.notify_all();
         self.wake();
     }
@@ -374,6 +384,22 @@ mod tests {
         assert_eq!(extent.find(&(195..205)), Some(&[3; 10][..]));
         assert_eq!(extent.find(&(110..190)), Some(&[1; 80][..]));
         assert_eq!(extent.find(&(340..360)), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_over_keeps_no_buffers() {
+        let queue = Queue::new(4 * EXTENT_BYTES_MIN, None);
+        let take = || queue.take_spare().unwrap();
+        let (idle, at_disk, left) = (take(), take(), take());
+        queue.give_back(idle);
+        queue.push(Request::Extent(left));
+        queue.stop();
+        assert_eq!(queue.lock().spare.len(), 0, "nothing comes any more");
+        assert_eq!(queue.lock().requests.len(), 1, "what has come is written");
+        queue.give_back(at_disk);
+        assert_eq!(queue.lock().spare.len(), 0);
+        queue.ended();
+        assert_eq!(queue.lock().requests.len(), 0);
     }
 
     #[test]
