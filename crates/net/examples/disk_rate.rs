@@ -42,7 +42,7 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
         })),
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(directory, options)?;
+    let mut store = FileStore::new(directory, options);
     let wait = |store: &mut FileStore| loop {
         match store.poll_event() {
             Some(StoreEvent::Failed { text, .. }) => return Err(text),

@@ -176,10 +176,7 @@ impl Intake for FileIntake {
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };
-                let store = FileStore::open(path, options).map_err(|error| Decline {
-                    code: ErrorCode::Io,
-                    text: error.to_string(),
-                })?;
+                let store = FileStore::new(path, options);
                 Ok(ReceiverStore::Files(Box::new(store)))
             }
             Target::Memory(files) => {

@@ -143,7 +143,9 @@ fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
 }
 
 fn taken() -> Fault {
-    busy(format!("{TAKEN}; wait for its end or receive into another directory"))
+    busy(format!(
+        "{TAKEN}; wait for its end or receive into another directory"
+    ))
 }
 
 /// The fault of a store whose manifest a former store of this process still has.

@@ -164,6 +164,13 @@ impl Disk {
         within.open_to_read(path)
     }
 
+    /// Opens the directory in which everything will be; makes it unless it exists.
+    pub(super) fn open_directory(&self, path: &Path) -> io::Result<Directory> {
+        self.before(DiskCall::MakeDirectory)?;
+        std::fs::create_dir_all(path)?;
+        Directory::open(path)
+    }
+
     /// Makes a directory unless it exists.
     pub(super) fn make_directory(&self, within: &Directory, path: &Path) -> io::Result<()> {
         self.before(DiskCall::MakeDirectory)?;

@@ -34,12 +34,9 @@ use std::{
 };
 
 use delivery::{Manifest, ManifestId, Store, StoreEvent};
-use sys::file::Directory;
 #[cfg(doc)]
 use wire::object::ManifestHeader;
 use wire::object::{EntryRef, ErrorCode};
-
-use crate::SystemError;
 
 mod attributes;
 
@@ -89,7 +86,7 @@ use worker::Worker;
 /// A store that keeps a manifest's content in a directory.
 #[derive(Debug)]
 pub struct FileStore {
-    directory: Arc<Directory>,
+    /// The directory as the user knows it.
     shown: PathBuf,
     options: StoreOptions,
     /// What was prepared last.
@@ -178,17 +175,11 @@ struct Fault {
 }
 
 impl FileStore {
-    /// Opens a store beneath `directory`; makes the directory when it does not exist.
-    ///
-    /// # Errors
-    /// When the directory cannot be made or opened.
-    pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, SystemError> {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| private::unusable("make", directory, &error))?;
-        let opened = Directory::open(directory)
-            .map_err(|error| private::unusable("open", directory, &error))?;
-        Ok(Self {
-            directory: Arc::new(opened),
+    /// Makes a store beneath `directory`. The call makes no use of the disk: the store's thread
+    /// opens the directory to prepare a manifest, and makes it when it does not exist.
+    #[must_use]
+    pub fn new(directory: &Path, options: impl Into<StoreOptions>) -> Self {
+        Self {
             shown: directory.to_path_buf(),
             options: options.into(),
             manifest: None,
@@ -199,7 +190,7 @@ impl FileStore {
             hashes_open: 0,
             events: VecDeque::new(),
             notes: Vec::new(),
-        })
+        }
     }
 
     /// Takes what a person should know about earlier attempts: one sentence each.
@@ -219,7 +210,6 @@ impl FileStore {
             queue: Arc::clone(&queue),
             former: endings.map_or_else(Vec::new, |it| it.of(manifest.id())),
             preparation: Preparation {
-                directory: Arc::clone(&self.directory),
                 disk: Disk::new(self.options.fault, self.options.modes),
                 takes_dot_names: self.options.takes_dot_names,
                 existing: self.options.existing,

@@ -22,7 +22,6 @@ use super::{
 /// What a manifest is prepared with.
 #[derive(Debug)]
 pub(super) struct Preparation {
-    pub(super) directory: Arc<Directory>,
     pub(super) disk: Disk,
     pub(super) existing: Existing,
     /// Zeros take no room, whatever the sender asks.
@@ -42,9 +41,13 @@ pub(super) struct Prepared {
 }
 
 impl Preparation {
-    pub(super) fn prepare(&self, manifest: &Arc<Manifest>) -> Result<Prepared, Fault> {
+    /// Prepares to put a manifest's files into the directory at `path`, which is made unless it
+    /// exists.
+    pub(super) fn prepare(&self, path: &Path, manifest: &Arc<Manifest>) -> Result<Prepared, Fault> {
         self.check_tops(manifest)?;
-        let claim = Claim::take(&self.directory, manifest.id())?;
+        let directory = self.disk.open_directory(path).map(Arc::new);
+        let directory = directory.map_err(|error| Fault::new("open", Path::new(""), error))?;
+        let claim = Claim::take(&directory, manifest.id())?;
         let place = claim.open()?;
         let found = Found::read(&place, manifest);
         let place = match found {
@@ -56,6 +59,7 @@ impl Preparation {
         };
         let mut attempt = Attempt {
             of: self,
+            directory: &directory,
             manifest,
             has_holes: self.has_holes || manifest.has_flag(ManifestHeader::SPARSE),
             was_committing: found.as_ref().is_some_and(|found| found.is_committing),
@@ -113,6 +117,7 @@ fn notes_of(found: Option<&Found>) -> Vec<String> {
 
 struct Attempt<'a> {
     of: &'a Preparation,
+    directory: &'a Arc<Directory>,
     manifest: &'a Arc<Manifest>,
     has_holes: bool,
     was_committing: bool,
@@ -198,7 +203,7 @@ impl Attempt<'_> {
                 continue;
             }
             let path = path_of(&entry);
-            let status = match self.of.directory.status(path) {
+            let status = match self.directory.status(path) {
                 Ok(status) => status,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     absent = Some(entry.path);
@@ -211,7 +216,7 @@ impl Attempt<'_> {
                 (EntryKind::Directory, _) | (_, Kind::Directory) => false,
                 (EntryKind::File, _) => self.check_file(index, &entry, &status),
                 (EntryKind::Symlink, _) => {
-                    let is_ours = self.was_committing && is_same_link(&self.of.directory, &entry);
+                    let is_ours = self.was_committing && is_same_link(self.directory, &entry);
                     is_ours || self.of.existing != Existing::Refuse
                 }
                 (EntryKind::HardLink, _) => {
@@ -264,7 +269,7 @@ impl Attempt<'_> {
             }
         }
         needs.bytes = needs.bytes.saturating_sub(self.held.bytes());
-        let directory = &self.of.directory;
+        let directory = self.directory;
         let left = || leftover::removable_bytes(directory, self.manifest.id());
         let checked = self.of.room.check(directory, needs, left);
         checked.map_err(|full| Fault::new("receive into", Path::new(""), full))
@@ -283,7 +288,7 @@ impl Attempt<'_> {
         let share = Share::new(self.of.room.clone(), self.held.bytes());
         let staging = Staging {
             disk: self.of.disk.clone(),
-            directory: Arc::clone(&self.of.directory),
+            directory: Arc::clone(self.directory),
             manifest: Arc::clone(self.manifest),
             claim,
             place,

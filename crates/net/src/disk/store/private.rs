@@ -22,9 +22,9 @@ use crate::SystemError;
 /// When the directory cannot be made or written, or when its staging directory is another user's
 /// or may be written by others.
 pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
-    let failed = |error: &io::Error| unusable("write into", directory, error);
-    std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
-    let opened = Directory::open(directory).map_err(|error| failed(&error))?;
+    let failed = |error: io::Error| unusable(directory, &error);
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let opened = Directory::open(directory).map_err(failed)?;
     let staging = Path::new(STAGING);
     let proven = match opened.make_directory(staging, 0o700) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => opened
@@ -38,17 +38,13 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
     match proven {
         // Another transfer has just removed the directory, so it was writable.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        proven => proven.map_err(|error| failed(&error)),
+        proven => proven.map_err(failed),
     }
 }
 
 /// Makes the error of a receive directory that cannot be used.
-pub(super) fn unusable(
-    operation: &'static str,
-    directory: &Path,
-    error: &io::Error,
-) -> SystemError {
-    let failed = SystemError::system(operation, directory.display(), error);
+fn unusable(directory: &Path, error: &io::Error) -> SystemError {
+    let failed = SystemError::system("write into", directory.display(), error);
     match error.kind() {
         // What `check` refuses says itself what to do.
         _ if failed.remedy().is_some() || failed.errno().is_none() => failed,

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use delivery::{Manifest, StoreEvent};
+use sys::file::Directory;
 
 use super::{
     Delete, Fault, Owners,
@@ -58,13 +59,14 @@ impl Worker {
                 if !endings::wait_for_all(self.former.drain(..)) {
                     return Err(claim::not_ended());
                 }
-                let prepared = self.preparation.prepare(&manifest)?;
+                let prepared = self.preparation.prepare(&self.shown, &manifest)?;
+                let directory = Arc::clone(&prepared.staging.directory);
                 self.staging = Some(prepared.staging);
                 prepared
                     .notes
                     .into_iter()
                     .for_each(|note| self.queue.note(note));
-                self.tidy(&manifest, false);
+                self.tidy(&directory, &manifest, false);
                 let held = prepared.held;
                 self.events.push(StoreEvent::Prepared { held });
             }
@@ -93,6 +95,7 @@ impl Worker {
                     self.events.push(StoreEvent::Unset(unset));
                 }
                 let manifest = Arc::clone(&staging.manifest);
+                let directory = Arc::clone(&staging.directory);
                 self.is_committed = true;
                 let found =
                     surplus::sweep((&staging.directory, &staging.disk), &manifest, self.delete);
@@ -100,7 +103,7 @@ impl Worker {
                     self.events.push(StoreEvent::Surplus(found));
                 }
                 self.events.push(StoreEvent::Committed);
-                self.tidy(&manifest, true);
+                self.tidy(&directory, &manifest, true);
             }
             // Nothing is prepared: the session makes no such request before that.
             (_, None) => {}
@@ -109,8 +112,7 @@ impl Worker {
     }
 
     /// Removes leftovers of earlier attempts that probably nobody will continue.
-    fn tidy(&self, manifest: &Manifest, is_in_place: bool) {
-        let directory = &self.preparation.directory;
+    fn tidy(&self, directory: &Arc<Directory>, manifest: &Manifest, is_in_place: bool) {
         let current = Current {
             manifest,
             is_in_place,

@@ -49,7 +49,7 @@ fn receive(directory: &Path, attributes: bool, manifest: &Arc<Manifest>) -> Vec<
         attributes,
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(directory, options).unwrap();
+    let mut store = FileStore::new(directory, options);
     store.prepare(manifest);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("it does not prepare");

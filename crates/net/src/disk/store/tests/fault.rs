@@ -72,9 +72,10 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
                 Entry::file("dir/one", 100_000),
             ]);
             let bytes = content(&manifest);
-            let mut store = FileStore::open(&scratch.0, options).unwrap();
             let began = Instant::now();
-            let longest = longest_call(&mut store, &manifest, &bytes, is_dropped);
+            let mut store = FileStore::new(&scratch.path("new"), options);
+            let made = began.elapsed();
+            let longest = longest_call(&mut store, &manifest, &bytes, is_dropped).max(made);
             let dropped = Instant::now();
             drop(store);
             let longest = longest.max(dropped.elapsed());
@@ -83,6 +84,27 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
             assert!(began.elapsed() >= STAND_STILL, "{call:?} was made");
         }
     }
+}
+
+#[test]
+fn whoever_makes_a_store_makes_no_call_to_the_disk() {
+    let scratch = Scratch::fast();
+    let target = scratch.path("in/here");
+    let mut store = open(&target, Existing::Refuse);
+    assert!(!target.exists(), "its thread makes it");
+    let manifest = manifest(vec![Entry::file("one", 10)]);
+    assert_eq!(deliver(&mut store, &manifest, 9), StoreEvent::Committed);
+    assert_whole(&target, &manifest);
+    // What keeps the thread from it is told.
+    let beneath_a_file = target.join("one/below");
+    let mut store = open(&beneath_a_file, Existing::Refuse);
+    store.prepare(&manifest);
+    let (code, text) = failure(outcome(&mut store));
+    assert_eq!(code, ErrorCode::Io);
+    assert!(
+        text.contains(&beneath_a_file.display().to_string()),
+        "{text}"
+    );
 }
 
 #[test]
@@ -99,7 +121,7 @@ fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had
         // The first write is the journal's, before any content comes.
         let (call, after, errno) = (DiskCall::Write, 1, 0);
         let stands_still = with(Some(DiskFault { call, after, errno }));
-        let mut former = FileStore::open(&scratch.0, stands_still).unwrap();
+        let mut former = FileStore::new(&scratch.0, stands_still);
         former.prepare(&manifest);
         let StoreEvent::Prepared { .. } = outcome(&mut former) else {
             panic!("nothing is written to prepare");
@@ -113,7 +135,7 @@ fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had
         former.abandon();
         let kept = (!is_dropped).then_some(former);
         assert_eq!(endings.count(), 1, "it still works");
-        let mut store = FileStore::open(&scratch.0, with(None)).unwrap();
+        let mut store = FileStore::new(&scratch.0, with(None));
         store.prepare(&manifest);
         let held = match outcome(&mut store) {
             StoreEvent::Prepared { held } => held,
@@ -145,7 +167,7 @@ fn a_former_store_that_does_not_end_is_told_as_what_it_is() {
         endings: Some(endings),
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = FileStore::new(&scratch.0, options);
     store.prepare(&manifest);
     let (code, text) = failure(outcome(&mut store));
     assert_eq!(code, ErrorCode::Exists);
@@ -208,7 +230,7 @@ fn faulty(directory: &Path, fault: DiskFault) -> FileStore {
         fault: Some(fault),
         ..StoreOptions::default()
     };
-    FileStore::open(directory, options).unwrap()
+    FileStore::new(directory, options)
 }
 
 /// Rehearses one fault; false when it was not met any more.

@@ -150,7 +150,7 @@ fn links_that_cannot_be_made_are_an_error_and_the_next_attempt_goes_on() {
             fault: Some(fault),
             ..StoreOptions::default()
         };
-        let mut store = FileStore::open(&scratch.0, options).unwrap();
+        let mut store = FileStore::new(&scratch.0, options);
         store.prepare(&manifest);
         let StoreEvent::Prepared { held } = outcome(&mut store) else {
             panic!("it does not prepare");

@@ -8,6 +8,7 @@ use std::{
 };
 
 use delivery::{Entry, ManifestLimits, OwnerNames, RangeSet, hash_bytes};
+use sys::file::Directory;
 use wire::object::Mtime;
 
 use super::*;
@@ -76,7 +77,7 @@ impl Drop for Scratch {
 }
 
 fn open(directory: &Path, existing: Existing) -> FileStore {
-    FileStore::open(directory, existing).unwrap()
+    FileStore::new(directory, existing)
 }
 
 fn manifest(entries: Vec<Entry>) -> Arc<Manifest> {
@@ -305,7 +306,7 @@ fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_u
         keep_staged: false,
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = FileStore::new(&scratch.0, options);
     let manifest = manifest(vec![Entry::file("f", 3000)]);
     store.prepare(&manifest);
     outcome(&mut store);

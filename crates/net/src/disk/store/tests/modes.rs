@@ -30,7 +30,7 @@ fn what_others_may_do_is_up_to_the_receivers_umask_unless_told_otherwise() {
             modes,
             ..StoreOptions::default()
         };
-        let mut store = FileStore::open(&scratch.0, options).unwrap();
+        let mut store = FileStore::new(&scratch.0, options);
         let event = deliver(&mut store, &open_to_all(), 60_000);
         assert_eq!(event, StoreEvent::Committed);
         drop(store);
@@ -70,7 +70,7 @@ fn names_with_a_dot_are_taken_at_the_top_only_where_they_are_allowed() {
             takes_dot_names: true,
             ..StoreOptions::default()
         };
-        let mut store = FileStore::open(&scratch.0, options).unwrap();
+        let mut store = FileStore::new(&scratch.0, options);
         assert_eq!(deliver(&mut store, &manifest, 9), StoreEvent::Committed);
     }
     let scratch = Scratch::new();

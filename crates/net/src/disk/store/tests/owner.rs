@@ -37,7 +37,7 @@ fn receive(directory: &Path, owner: Owners, manifest: &Arc<Manifest>) -> Vec<Uns
         owner,
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(directory, options).unwrap();
+    let mut store = FileStore::new(directory, options);
     store.prepare(manifest);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("it does not prepare");

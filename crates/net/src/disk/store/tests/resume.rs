@@ -200,7 +200,7 @@ fn a_crash_between_any_two_renames_leaves_whole_files_and_a_rest_that_can_be_fin
             }),
             ..StoreOptions::default()
         };
-        let mut store = FileStore::open(&scratch.0, options).unwrap();
+        let mut store = FileStore::new(&scratch.0, options);
         store.prepare(&manifest);
         let StoreEvent::Prepared { held } = outcome(&mut store) else {
             panic!("it does not prepare");
@@ -292,7 +292,7 @@ fn a_full_disk_at_a_second_attempt_leaves_the_first_ones_bytes() {
         }),
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = FileStore::new(&scratch.0, options);
     store.prepare(&manifest);
     assert!(matches!(outcome(&mut store), StoreEvent::Prepared { .. }));
     write(&mut store, 300_000, &content(&manifest)[300_000..400_000]);
@@ -395,7 +395,7 @@ fn every_outcome_ends_the_wait_of_who_polls() {
         })),
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = FileStore::new(&scratch.0, options);
     let wait = |store: &mut FileStore| loop {
         if let Some(event) = store.poll_event() {
             return event;
@@ -422,7 +422,7 @@ fn the_queue_takes_no_more_than_it_may_and_everything_once_there_is_room() {
         queue_bytes_max: 1 << 20,
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = FileStore::new(&scratch.0, options);
     store.prepare(&manifest);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("it does not prepare");

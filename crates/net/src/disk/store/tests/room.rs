@@ -9,7 +9,7 @@ fn limited(directory: &Path, room: &Room) -> FileStore {
         room: room.clone(),
         ..StoreOptions::default()
     };
-    FileStore::open(directory, options).unwrap()
+    FileStore::new(directory, options)
 }
 
 fn quota(bytes: u64) -> Room {

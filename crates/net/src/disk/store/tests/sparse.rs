@@ -98,7 +98,7 @@ fn zeros_take_no_room_when_either_end_asks_for_it_and_all_of_it_otherwise() {
             ..StoreOptions::default()
         };
         let manifest = sparse(flags, entries());
-        let store = FileStore::open(&target, options).unwrap();
+        let store = FileStore::new(&target, options);
         receive(store, &manifest, &at, step);
         let bytes = holey(&manifest, &at);
         let found = ["large", "small", "tail"].map(|name| fs::read(target.join(name)).unwrap());
@@ -183,7 +183,7 @@ fn a_file_larger_than_the_disk_has_room_for_its_data() {
         sparse: true,
         ..StoreOptions::default()
     };
-    let mut store = FileStore::open(&scratch.0, options()).unwrap();
+    let mut store = FileStore::new(&scratch.0, options());
     store.prepare(&sparse(0, file));
     let event = outcome(&mut store);
     assert!(matches!(event, StoreEvent::Prepared { .. }), "{event:?}");

@@ -24,7 +24,7 @@ fn deleting(scratch: &Scratch, delete: Delete) -> FileStore {
         delete,
         ..StoreOptions::default()
     };
-    FileStore::open(&scratch.path("in"), options).unwrap()
+    FileStore::new(&scratch.path("in"), options)
 }
 
 /// Delivers a manifest; what was found besides, in the order of the names.
