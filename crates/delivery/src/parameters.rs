@@ -232,7 +232,7 @@ base::parameters! {
         "judgement: 4 TiB in slabs of 1 MiB; 72 bytes of memory each",
         "most slabs of a manifest";
 
-    TRANSFERS_MAX: u32 = 16, "transfers", Receiver,
+    TRANSFERS_MAX: u32 = 16, "transfers", Receiver set by "recv --max-transfers",
         "judgement; with recv --serve, otherwise 1",
         "most transfers that a receiver takes at a time";
     TRANSFERS_PER_HOST_MAX: u32 = 8, "transfers", Receiver,
@@ -242,7 +242,8 @@ base::parameters! {
         "judgement; without recv --serve the second only after ANSWER_EXPECTED",
         "most senders that a receiver asks at a time what they have; half of them at one host";
     SENDERS_WAITING_MAX: u32 = 10_000, "senders", Receiver,
-        "judgement: as many as RECEIVERS_MAX at the other end; 1 KiB of memory each",
+        "judgement: as many as RECEIVERS_MAX at the other end; 1 KiB of memory each, as who waits \
+         may say nothing",
         "most senders that wait, connected, for a place of recv --listen --serve; half of them of \
          one host. Fewer where the process may have fewer descriptors";
     SENDERS_LOOK_INTERVAL: Duration = ms(50), "time", Receiver,

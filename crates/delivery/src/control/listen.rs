@@ -12,7 +12,8 @@ use std::{
 use base::{Instant, LinkId};
 use protection::Key;
 use wire::object::{
-    Challenge, Decoder, ErrorCode, Hello, Invite, Message, Refusal, StreamError, VERSION,
+    Challenge, Decoder, ErrorCode, HELLO_LEN_MAX, Hello, Invite, Message, Refusal, StreamError,
+    VERSION,
 };
 
 use crate::{Admission, parameters::GREETINGS_MAX};
@@ -87,11 +88,11 @@ impl Listener {
             key: None,
             admission: None,
             greeting_timeout,
-            links_max: (receivers_max + GREETINGS_MAX) as usize,
+            links_max: (receivers_max as usize).saturating_add(GREETINGS_MAX as usize),
             links: Links::default(),
             greeting: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            hosts: Crowd::default(),
+            hosts: Crowd::new(),
             challenged: 0,
             cut: 0,
         }
@@ -195,9 +196,11 @@ impl Listener {
     }
 
     /// Lets a peer that has said who it is wait for as long as it likes. Its connection still
-    /// counts, but is not closed for another one, nor because time has passed.
+    /// counts, but is not closed for another one, nor because time has passed. The memory of what
+    /// the peer has said is freed.
     pub(crate) fn keep_waiting(&mut self, link: LinkId) {
         self.end_greeting(link);
+        self.links.put_decoder(link, Decoder::new(HELLO_LEN_MAX));
     }
 
     /// Returns the peer of a connection that has not been admitted.

@@ -122,11 +122,11 @@ impl<I: Intake> Transfers<I> {
     }
 
     pub(super) fn decide(&mut self, sender: &Sender, offer: &Offer) -> Decision<I::Store> {
-        self.answered(sender.address.ip());
         let is_same =
             |t: &Transfer<_>| t.is_under_way() && t.receiver.manifest_id() == Some(offer.manifest);
         let allowed = match self.all.iter().position(is_same) {
             Some(twin) if self.all[twin].may_continue_at(sender.address.ip(), self.has_key()) => {
+                self.answered(sender.address.ip());
                 return Decision::Continue(twin);
             }
             // The sender learns nothing about the other sender.
@@ -136,9 +136,19 @@ impl<I: Intake> Transfers<I> {
             None => self.check_bounds(offer),
         };
         match allowed.and_then(|()| self.intake.accept(sender, offer)) {
-            Ok(store) => Decision::Take(store),
+            Ok(store) => {
+                self.answered(sender.address.ip());
+                Decision::Take(store)
+            }
             Err(decline) => Decision::Decline(decline),
         }
+    }
+
+    /// Returns true while a transfer under way has lost its sender at `host`.
+    pub(super) fn has_lost_one_of(&self, host: IpAddr) -> bool {
+        let is_lost =
+            |t: &Transfer<_>| t.is_of(host) && t.is_under_way() && !t.receiver.is_connected();
+        self.all.iter().any(is_lost)
     }
 
     fn has_key(&self) -> bool {

@@ -111,7 +111,8 @@ pub struct ObjectReceiverConfig {
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
     /// Where senders dial: the most senders that wait, connected, until a place is free; half of
-    /// them at one host. 0 when `is_single`: others are told to come later.
+    /// them at one host. 0 when `is_single`: others are told to come later. More than [`u32::MAX`]
+    /// count as that. Each costs 1 KiB of memory, and a descriptor.
     pub waiting_max: usize,
 }
 
@@ -149,9 +150,16 @@ impl ObjectReceiverConfig {
         if !self.is_single {
             self.transfers_max = transfers_max.max(1);
             self.transfers_per_host_max = self.transfers_max.div_ceil(2);
-            self.prospects_max = (self.transfers_max / 4).max(PROSPECTS_MAX as usize);
+            self.prospects_max = Self::prospects_of(self.transfers_max);
         }
         self
+    }
+
+    /// Returns how many senders are asked for their offers at a time, beside so many transfers.
+    #[must_use]
+    pub const fn prospects_of(transfers_max: usize) -> usize {
+        let (asked, least) = (transfers_max / 4, PROSPECTS_MAX as usize);
+        if asked > least { asked } else { least }
     }
 }
 

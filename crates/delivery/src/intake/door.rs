@@ -14,22 +14,21 @@
 //! and has not answered is not asked again for a while.
 //!
 //! Whoever may not be asked at once waits in line, connected, so that nobody is refused in a rush.
-//! Every host has its turn, and half of the line at most. One that waits costs its connection.
+//! Every network has its turn, and in it every host; when the line is full, the host with most of
+//! it makes room for one with fewer. One that waits costs its connection: it has nothing to say,
+//! so nothing of it is kept.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-};
+use std::net::{IpAddr, SocketAddr};
 
-use base::{Instant, LinkEvent, LinkId, Party, Share};
+use base::{Instant, LinkEvent, LinkId};
 use wire::{
     object::{Invite, Message, Refusal},
     pgm::Mark,
 };
 
-use super::{Intake, Sender, State, Transfers, admission::Place};
+use super::{Intake, Sender, State, Transfer, Transfers, admission::Place, line::Line};
 use crate::{
-    control::{Crowd, Listener, features},
+    control::{Listener, Seat, features},
     parameters::{GREETING_TIMEOUT, SENDERS_LOOK_INTERVAL},
 };
 
@@ -37,13 +36,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Door {
     pub(super) listener: Listener,
-    /// The senders that wait for a place, and below, by their hosts.
-    waiting: BTreeMap<LinkId, Sender>,
-    line: Crowd,
-    /// The host that had its turn last.
-    last: Option<Party>,
-    /// When to look at the line next, while senders wait.
-    look_at: Instant,
+    /// The senders that wait for a place.
+    pub(super) line: Line,
 }
 
 impl Door {
@@ -52,22 +46,14 @@ impl Door {
         let waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
         Self {
             listener: Listener::new(0, waiting_max, GREETING_TIMEOUT),
-            waiting: BTreeMap::new(),
-            line: Crowd::default(),
-            last: None,
-            look_at: Instant::NEVER,
+            line: Line::new(waiting_max as usize),
         }
     }
 
     /// Says when the door is to be looked at although nobody knocks.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let look_at = (!self.waiting.is_empty()).then_some(self.look_at);
+        let look_at = (!self.line.is_empty()).then_some(self.line.look_at);
         base::earliest(self.listener.next_deadline(), look_at)
-    }
-
-    fn leave_line(&mut self, link: LinkId) {
-        self.waiting.remove(&link);
-        self.line.remove(link);
     }
 }
 
@@ -99,7 +85,7 @@ impl<I: Intake> Transfers<I> {
                 self.counters.callers_cut += door.listener.take_cut();
             }
             LinkEvent::Data => {
-                if door.waiting.contains_key(&link) {
+                if door.line.contains(link) {
                     // Who waits has nothing to say.
                     return self.refuse(link, Refusal::Protocol);
                 }
@@ -109,6 +95,11 @@ impl<I: Intake> Transfers<I> {
                 };
                 decoder.push(data);
                 let word = listener.next_invitation(link, &mut decoder);
+                // A sender says nothing behind its invitation until it is greeted.
+                let word = match word {
+                    Some(Ok(_)) if !decoder.is_empty() => Some(Err(Refusal::Protocol)),
+                    word => word,
+                };
                 listener.links.put_decoder(link, decoder);
                 match word {
                     None => {}
@@ -124,7 +115,7 @@ impl<I: Intake> Transfers<I> {
             }
             LinkEvent::Writable => door.listener.links.writable(link),
             LinkEvent::Closed => {
-                door.leave_line(link);
+                door.line.leave(link);
                 door.listener.forget(link);
             }
             LinkEvent::Opened => {}
@@ -134,7 +125,7 @@ impl<I: Intake> Transfers<I> {
     fn refuse(&mut self, link: LinkId, reason: Refusal) {
         self.counters.callers_refused += 1;
         if let Some(door) = &mut self.door {
-            door.leave_line(link);
+            door.line.leave(link);
             door.listener.refuse(link, reason);
         }
     }
@@ -142,9 +133,8 @@ impl<I: Intake> Transfers<I> {
     /// Takes in a sender that says what session it has, has it wait, or refuses it.
     fn invited(&mut self, now: Instant, link: LinkId, peer: SocketAddr, invite: &Invite) {
         let sender = sender_of(peer, invite.session_id);
-        let known = self.all.iter().position(|t| t.sender == sender);
-        let known = known.filter(|&index| self.all[index].state != State::Leaving);
-        match known {
+        let is_known = |t: &Transfer<_>| t.sender == sender && t.state != State::Leaving;
+        match self.all.iter().position(is_known) {
             Some(index) if self.all[index].receiver.is_over() => self.refuse(link, Refusal::Over),
             Some(index) => self.come_in(now, link, index),
             None => match self.may_wait(now, sender, invite) {
@@ -168,7 +158,7 @@ impl<I: Intake> Transfers<I> {
 
     /// Says whether a new sender may have a place at some time.
     fn may_wait(&mut self, now: Instant, sender: Sender, invite: &Invite) -> Result<(), Refusal> {
-        if self.turned_away.is_barred(&sender) {
+        if self.is_over() || self.is_cancelled || self.turned_away.is_barred(&sender) {
             return Err(Refusal::Over);
         }
         let missing = invite.required & !features(self.config.receiver.key.as_ref());
@@ -194,8 +184,16 @@ impl<I: Intake> Transfers<I> {
 
     /// Lets a new sender in if it is its turn; otherwise it waits, if the line has room for it.
     fn queue(&mut self, now: Instant, link: LinkId, sender: Sender) {
-        let is_first = self.door.as_ref().is_some_and(|it| it.waiting.is_empty());
-        if is_first {
+        let Some(door) = &mut self.door else {
+            return;
+        };
+        if let Some(older) = door.line.link_of(&sender) {
+            // A sender that dials again has lost its connection.
+            door.line.leave(older);
+            door.listener.close(older);
+        }
+        // A transfer that has lost its sender does not wait long for it.
+        if door.line.is_empty() || self.has_lost_one_of(sender.address.ip()) {
             match self.let_in(now, sender) {
                 Ok(index) => return self.come_in(now, link, index),
                 Err(Stopped::Refused(refusal)) => return self.refuse(link, refusal),
@@ -205,22 +203,32 @@ impl<I: Intake> Transfers<I> {
         let Some(door) = &mut self.door else {
             return;
         };
-        let (host, waiting_max) = (sender.address.ip(), self.config.waiting_max);
-        let share = door.line.share(waiting_max.div_ceil(2), waiting_max, host);
-        let has_room = share == Share::Free && door.waiting.len() < waiting_max;
-        if !has_room || !door.listener.links.queue(link, &Message::Wait) {
-            self.counters.senders_full += 1;
-            let text = "as many senders as it takes are being served; it was told to come later";
-            self.tell_refused(sender, text.to_owned());
-            return self.refuse(link, Refusal::Busy);
+        let seat = door.line.room_for(sender.address.ip());
+        if seat == Seat::None || !door.listener.links.queue(link, &Message::Wait) {
+            return self.come_later(link, sender);
         }
-        if door.waiting.is_empty() {
-            door.look_at = now + SENDERS_LOOK_INTERVAL;
+        if door.line.is_empty() {
+            door.line.look_at = now + SENDERS_LOOK_INTERVAL;
         }
         door.listener.keep_waiting(link);
-        door.waiting.insert(link, sender);
-        door.line.add(link, host);
+        let other = match seat {
+            Seat::InsteadOf(other) => door.line.leave(other).map(|sender| (other, sender)),
+            Seat::Free | Seat::None => None,
+        };
+        door.line.join(link, sender);
         self.counters.callers_waited += 1;
+        if let Some((other, sender)) = other {
+            self.come_later(other, sender);
+        }
+    }
+
+    /// Refuses a sender for which there is no room.
+    fn come_later(&mut self, link: LinkId, sender: Sender) {
+        self.counters.senders_full += 1;
+        let text =
+            "this receiver serves as many senders as it can; this one was told to come later";
+        self.tell_refused(sender, text.to_owned());
+        self.refuse(link, Refusal::Busy);
     }
 
     /// Makes a transfer for a new sender, whose turn it is; returns its index.
@@ -244,59 +252,57 @@ impl<I: Intake> Transfers<I> {
         Ok(self.all.len() - 1)
     }
 
-    /// Lets in who waits, host by host, while there are places. Each call tries a few hosts, and
-    /// the next one goes on with others.
+    /// Lets in who waits while there are places, turn by turn. Each call tries a few, and the next
+    /// one goes on with others.
     pub(super) fn serve_line(&mut self, now: Instant) {
         let mut tries = 0;
-        while tries < TRIES_MAX {
+        for _ in 0..TURNS_MAX {
             let Some(door) = &mut self.door else {
                 return;
             };
-            let Some((host, link)) = door.line.next_host(door.last) else {
+            let Some((link, sender)) = door.line.next_turn() else {
                 return;
             };
-            door.last = Some(host);
-            door.look_at = now + SENDERS_LOOK_INTERVAL;
-            let Some(&sender) = door.waiting.get(&link) else {
-                return;
-            };
-            if door.listener.links.queued(link) != Some(0) {
+            door.line.look_at = now + SENDERS_LOOK_INTERVAL;
+            let is_told = door.listener.links.queued(link) == Some(0);
+            let index = match is_told {
                 // It has not yet been told that it waits.
-                tries += 1;
-                continue;
-            }
-            // Its other connection may have brought it in meanwhile.
-            let known = self.all.iter().position(|t| t.sender == sender);
-            let index = match known.filter(|&index| self.all[index].state != State::Leaving) {
-                Some(index) if self.all[index].receiver.is_over() => {
-                    Err(Stopped::Refused(Refusal::Over))
-                }
-                Some(index) => Ok(index),
-                None => self.let_in(now, sender),
+                false => Err(Stopped::Wait),
+                true => self.let_in(now, sender),
             };
             match index {
                 Ok(index) => {
                     if let Some(door) = &mut self.door {
-                        door.leave_line(link);
+                        door.line.leave(link);
                     }
                     self.come_in(now, link, index);
                 }
                 Err(Stopped::Refused(refusal)) => self.refuse(link, refusal),
                 Err(Stopped::Wait) => tries += 1,
             }
+            if tries == TRIES_MAX {
+                return;
+            }
+        }
+        if let Some(door) = &mut self.door {
+            door.line.look_at = now;
         }
     }
 
-    /// Tells everybody who waits that nobody comes in any more.
+    /// Closes the door: tells everybody who waits that nobody comes in any more, and waits for
+    /// nobody's word.
     pub(super) fn close_line(&mut self) {
-        let links = self.door.iter().flat_map(|door| door.waiting.keys());
-        let links: Vec<LinkId> = links.copied().collect();
+        let links = self.door.iter().flat_map(|door| door.line.links());
+        let links: Vec<LinkId> = links.collect();
         for link in links {
             self.refuse(link, Refusal::Over);
         }
+        if let Some(door) = &mut self.door {
+            door.listener.close_greeting();
+        }
     }
 
-    /// Notes that a sender at `host` has answered: further ones of it may be asked.
+    /// Notes that a sender at `host` has offered what is wanted: further ones of it may be asked.
     pub(super) fn answered(&mut self, host: IpAddr) {
         if self.door.is_some() {
             self.dials.answered(host);
@@ -320,5 +326,7 @@ fn sender_of(peer: SocketAddr, session_id: u64) -> Sender {
     }
 }
 
-/// How many hosts of the line are tried at a time: each costs a look at all transfers.
+/// How many senders of the line are tried at a time that have to go on waiting, and how many have
+/// their turn at all: each costs a look at all transfers.
 const TRIES_MAX: u32 = 4;
+const TURNS_MAX: u32 = 64;

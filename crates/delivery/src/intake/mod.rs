@@ -52,6 +52,8 @@ use admission::{Decision, Place, TurnedAway};
 mod door;
 use door::Door;
 
+mod line;
+
 mod routes;
 use routes::Routes;
 

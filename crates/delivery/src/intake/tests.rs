@@ -971,3 +971,134 @@ fn who_waits_leaves_the_line_with_its_connection_and_is_told_the_end() {
     assert!(told.contains(&(LinkId(6), "REFUSED")), "{told:?}");
     assert!(!told.iter().any(|(link, _)| link.0 == 4), "{told:?}");
 }
+
+/// A receiver with a line of `waiting_max` places that asks nobody at present.
+fn busy(waiting_max: usize) -> Transfers<Choosy> {
+    let mut config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    (config.waiting_max, config.prospects_max) = (waiting_max, 0);
+    Transfers::new(config, Choosy::default()).with_door()
+}
+
+#[test]
+fn two_hosts_that_fill_the_line_make_room_for_a_third() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = busy(8);
+        for link in 100..140 {
+            let host = 66 + link as usize % 2;
+            knock(&mut receiver, at(1), (host, link), link.into());
+        }
+        let door = receiver.door.as_ref().unwrap();
+        let in_line = door.line.links().count();
+        assert!(in_line >= 6, "a network's share at least: {in_line}");
+        // The attack goes on while three senders of another host come.
+        for link in 500..503 {
+            let said = knock(&mut receiver, at(1), (1, link), link.into());
+            let attack = knock(&mut receiver, at(1), (66, link + 100), link.into());
+            assert_eq!(attack, "REFUSED");
+            assert_eq!(said, if link < 502 { "WAIT" } else { "REFUSED" });
+        }
+        let door = receiver.door.as_ref().unwrap();
+        assert_eq!(door.line.links().count(), in_line);
+        receiver.config.prospects_max = 4;
+        receiver.observe(at(100), |_| None);
+        let greeted = told_to(&mut receiver);
+        assert!(greeted.contains(&(LinkId(500), "HELLO")), "{greeted:?}");
+    });
+}
+
+#[test]
+fn a_sender_stands_in_line_once_and_with_its_newest_connection() {
+    let mut receiver = busy(8);
+    for link in 100..200 {
+        assert_eq!(knock(&mut receiver, at(1), (66, link), 7), "WAIT");
+    }
+    let door = receiver.door.as_ref().unwrap();
+    assert_eq!(door.line.links().collect::<Vec<_>>(), [LinkId(199)]);
+    assert_eq!(door.listener.links.len(), 1, "the others are closed");
+}
+
+#[test]
+fn what_comes_behind_an_invitation_is_refused_and_nothing_of_who_waits_is_kept() {
+    let mut receiver = busy(8);
+    let mut invite = Vec::new();
+    Message::Invite(Invite {
+        session_id: 7,
+        required: 0,
+        receiver_count: 1,
+    })
+    .emit(&mut invite);
+    for (link, more, said) in [
+        (100, 0, "WAIT"),
+        (101, 1, "REFUSED"),
+        (102, 30_000, "REFUSED"),
+    ] {
+        let (peer, link) = (Fabric::address(1), LinkId(link));
+        receiver.handle_link(at(1), link, LinkEvent::Accepted { peer }, &[]);
+        let bytes = [&invite[..], &vec![0; more]].concat();
+        receiver.handle_link(at(1), link, LinkEvent::Data, &bytes);
+        assert_eq!(told_to(&mut receiver), [(link, said)]);
+    }
+}
+
+#[test]
+fn a_receiver_that_was_cancelled_lets_nobody_in_that_had_dialled_before() {
+    for has_closed_door in [false, true] {
+        let mut receiver = serving(Choosy::default()).with_door();
+        let (link, peer) = (LinkId(100), Fabric::address(1));
+        receiver.handle_link(at(1), link, LinkEvent::Accepted { peer }, &[]);
+        match has_closed_door {
+            true => receiver.cancel(at(1), "enough"),
+            false => receiver.is_cancelled = true,
+        }
+        let mut invite = Vec::new();
+        Message::Invite(Invite {
+            session_id: 7,
+            required: 0,
+            receiver_count: 1,
+        })
+        .emit(&mut invite);
+        receiver.handle_link(at(1), link, LinkEvent::Data, &invite);
+        let told = told_to(&mut receiver);
+        match has_closed_door {
+            true => assert_eq!(told, [], "its connection was closed"),
+            false => assert_eq!(told, [(link, "REFUSED")]),
+        }
+        assert!(receiver.all.is_empty());
+    }
+}
+
+#[test]
+fn the_door_serves_so_many_of_the_line_at_a_time_and_goes_on_at_once() {
+    let mut receiver = busy(1_000);
+    for link in 100..400 {
+        let host = 1 + link as usize % 200;
+        let said = knock(&mut receiver, at(1), (host, link), link.into());
+        assert_eq!(said, "WAIT");
+    }
+    // Nobody who waits will ever have a place.
+    (receiver.config.is_single, receiver.is_cancelled) = (true, true);
+    for rest in [236, 172] {
+        receiver.observe(at(1), |_| None);
+        let door = receiver.door.as_ref().unwrap();
+        assert_eq!(door.line.links().count(), rest);
+        assert_eq!(door.next_deadline(), Some(at(1)));
+    }
+}
+
+#[test]
+fn a_restarted_sender_of_a_transfer_under_way_does_not_wait_behind_others() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = serving(Choosy::default()).with_door();
+        receiver.config.transfers_max = 1;
+        assert_eq!(knock(&mut receiver, at(1), (1, 1), 5), "HELLO");
+        say(&mut receiver, 1, &welcome(5, &tree("a").0));
+        assert_eq!(receiver.iter().count(), 1);
+        for link in 10..20 {
+            let said = knock(&mut receiver, at(1), (link as usize, link), link.into());
+            assert_eq!(said, "WAIT");
+        }
+        receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+        assert_eq!(knock(&mut receiver, at(1), (1, 30), 6), "HELLO");
+        assert_eq!(knock(&mut receiver, at(1), (2, 31), 6), "WAIT");
+    });
+}

@@ -44,6 +44,12 @@ impl Decoder {
         self.buffer.extend_from_slice(piece);
     }
 
+    /// Returns true when nothing has arrived behind the last message that was taken out.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.at == self.buffer.len()
+    }
+
     /// Returns the next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
