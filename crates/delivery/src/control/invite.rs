@@ -2,8 +2,8 @@
 //! it: which connection each has, and when it is dialled again.
 //!
 //! ```text
-//!   Waiting -> Dialling -> Connecting --open: INVITE--> Invited      and the greeting follows
-//!      ^------ lost, or told to come later ----------------'|
+//!   Waiting -> Dialling -> Connecting --open: INVITE--> Invited --WAIT--> InLine
+//!      ^------ lost, or told to come later ----------------'|------- greeted --'
 //!                                       Over <-- refused ---'
 //! ```
 //!
@@ -35,6 +35,8 @@ pub(crate) struct Invitations {
     due: BTreeSet<(Instant, usize)>,
     /// How many hosts have no receiver yet, and may have one.
     unsettled_count: usize,
+    /// How many hosts have this sender wait its turn.
+    in_line_count: usize,
 }
 
 /// The way to one host.
@@ -60,6 +62,8 @@ enum State {
     Connecting { link: LinkId },
     /// The receiver was told of the session.
     Invited { link: LinkId },
+    /// The receiver has this sender wait its turn.
+    InLine { link: LinkId },
     /// The host is not dialled again.
     Over,
 }
@@ -81,6 +85,7 @@ impl Invitations {
             by_slot: BTreeSet::new(),
             due: (0..peers.len()).map(|place| (now, place)).collect(),
             unsettled_count: peers.len(),
+            in_line_count: 0,
         }
     }
 
@@ -118,6 +123,7 @@ impl Invitations {
         let Some(&place) = self.by_link.get(&link) else {
             return;
         };
+        self.set(place, State::Invited { link });
         let invitation = &mut self.all[place];
         self.unsettled_count -= usize::from(invitation.is_unsettled());
         invitation.attempts = 0;
@@ -166,6 +172,7 @@ impl Invitations {
     /// and the reason when the reason is news.
     pub(crate) fn waits(&mut self, link: LinkId) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
+        self.set(place, State::InLine { link });
         self.all[place].say("it serves others, and this sender waits its turn")
     }
 
@@ -211,6 +218,11 @@ impl Invitations {
         !self.all.is_empty() && self.unsettled_count == 0
     }
 
+    /// Returns true while a host has this sender wait its turn.
+    pub(crate) const fn is_in_line(&self) -> bool {
+        self.in_line_count > 0
+    }
+
     /// Says when the next host is to be dialled.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.first().map(|&(due, _)| due)
@@ -226,8 +238,10 @@ impl Invitations {
             self.due.remove(&(due, place));
         }
         self.unsettled_count -= usize::from(invitation.is_unsettled());
+        self.in_line_count -= usize::from(invitation.is_in_line());
         invitation.state = state;
         self.unsettled_count += usize::from(invitation.is_unsettled());
+        self.in_line_count += usize::from(invitation.is_in_line());
         if let Some(link) = invitation.link() {
             self.by_link.insert(link, place);
         }
@@ -240,7 +254,9 @@ impl Invitations {
 impl Invitation {
     fn link(&self) -> Option<LinkId> {
         match self.state {
-            State::Connecting { link } | State::Invited { link } => Some(link),
+            State::Connecting { link } | State::Invited { link } | State::InLine { link } => {
+                Some(link)
+            }
             _ => None,
         }
     }
@@ -248,6 +264,10 @@ impl Invitation {
     /// Returns true while this host has no receiver that was admitted, and may have one.
     fn is_unsettled(&self) -> bool {
         self.slot.is_none() && self.state != State::Over
+    }
+
+    const fn is_in_line(&self) -> bool {
+        matches!(self.state, State::InLine { .. })
     }
 
     fn due(&self) -> Option<Instant> {
@@ -288,5 +308,25 @@ mod tests {
         assert_eq!(peers.map(|peer| invitations.awaits(peer)), [false, true]);
         let told: Vec<_> = invitations.unreached().map(|it| &*it.text).collect();
         assert_eq!(told, ["it was not dialled yet"]);
+    }
+
+    #[test]
+    fn a_sender_is_in_line_until_it_is_greeted_or_its_connection_is_lost() {
+        let now = Instant::from_nanos(1);
+        for is_lost in [false, true] {
+            let mut invitations = Invitations::new(now, &[SocketAddr::from(([10, 0, 0, 1], 1))]);
+            let (place, _) = invitations.dial(now).unwrap();
+            assert!(invitations.link_opened(place, LinkId(3)));
+            invitations.opened(LinkId(3));
+            assert!(!invitations.is_in_line());
+            assert!(invitations.waits(LinkId(3)).is_some());
+            assert!(invitations.waits(LinkId(3)).is_none(), "no news");
+            assert!(invitations.is_in_line());
+            match is_lost {
+                true => assert!(invitations.lost(now, LinkId(3)).is_some()),
+                false => invitations.admitted(LinkId(3), 0),
+            }
+            assert!(!invitations.is_in_line());
+        }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) enum Word<'d> {
     Hello { peer: SocketAddr, hello: Hello<'d> },
     /// The peer, which this end has invited, has no place at present: it greets when it has.
     Waits,
+    /// A message of a newer protocol before the greeting, which may be skipped.
+    Skipped,
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
     /// The peer, which this end has invited, refuses. The link is closed.
@@ -275,6 +277,8 @@ impl Listener {
                 Ok(false) => return Word::Challenged,
                 Err(reason) => reason,
             },
+            // One that must not be skipped is an error of the stream.
+            Message::Unknown { .. } => return Word::Skipped,
             _ => Refusal::Protocol,
         };
         self.refuse(link, reason);
@@ -305,9 +309,10 @@ impl Listener {
                 let protection =
                     LinkProtection::new(key, Role::Sender, self.session_id, &their, &own);
                 self.links.protect(link, protection);
-                let is_challenged = true;
+                // A peer that has waited its turn has as long as any other from here on.
                 let greeting = Greeting {
-                    is_challenged,
+                    deadline: now + self.greeting_timeout,
+                    is_challenged: true,
                     ..greeting
                 };
                 self.await_greeting(link, greeting);
@@ -474,6 +479,49 @@ mod tests {
         );
         assert_eq!(listener.next_deadline(), None);
         assert!(listener.greeting.contains_key(&LinkId(1)));
+    }
+
+    #[test]
+    fn a_message_that_may_be_skipped_does_not_end_a_greeting() {
+        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let says = |listener: &mut Listener, link, is_critical| {
+            assert_eq!(listener.accept(at(0), link, peer(1), false), Ok(()));
+            let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(64));
+            let kind = 999;
+            Message::Unknown { kind, is_critical }.emit(&mut bytes);
+            decoder.push(&bytes);
+            format!("{:?}", listener.next(at(0), link, &mut decoder))
+        };
+        assert_eq!(says(&mut listener, LinkId(1), false), "Skipped");
+        assert!(listener.greeting.contains_key(&LinkId(1)));
+        assert!(says(&mut listener, LinkId(2), true).starts_with("Violation"));
+    }
+
+    #[test]
+    fn who_was_told_to_wait_has_as_long_for_the_key_as_others() {
+        let key = Key::derive(b"secret", protection::portable);
+        let mut listener = Listener::new(1, 4, Duration::from_secs(5)).with_key(Some(key));
+        let link = LinkId(1);
+        listener.links.insert(link);
+        listener.invite(at(0), link, peer(1), 1);
+        for message in [
+            Message::Wait,
+            Message::Hello(Hello {
+                version_min: 1,
+                version_max: 1,
+                session_id: 1,
+                instance: 1,
+                name: "r",
+                nonce: Some([0; 16]),
+            }),
+        ] {
+            let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(512));
+            message.emit(&mut bytes);
+            decoder.push(&bytes);
+            let word = listener.next(at(9_000), link, &mut decoder);
+            assert!(matches!(word, Word::Waits | Word::Challenged), "{word:?}");
+        }
+        assert_eq!(listener.next_deadline(), Some(at(14_000)));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(crate) trait Hosts: Talks {
     fn opened(&mut self, _now: Instant, _link: LinkId) {}
 
     /// Notes that an invited receiver has this end wait.
-    fn waits(&mut self, _link: LinkId) {}
+    fn waits(&mut self, _now: Instant, _link: LinkId) {}
 
     /// Notes that an invited receiver refuses.
     fn declined(&mut self, _now: Instant, _link: LinkId, _reason: Refusal, _text: &str) {}
@@ -137,8 +137,9 @@ impl<T: Hosts> Talks for T {
     fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
         match self.listener().next(now, link, decoder) {
             Word::Nothing => return false,
+            Word::Skipped => {}
             Word::Challenged => self.challenged(),
-            Word::Waits => self.waits(link),
+            Word::Waits => self.waits(now, link),
             Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
             Word::Refused { peer, reason } => self.refused(now, link, peer, reason),
             Word::Declined { reason, text } => self.declined(now, link, reason, text),

@@ -84,7 +84,8 @@ pub struct TransferSenderConfig {
     /// The settings of the rate control, which adapts the rate to the receivers' reports about the
     /// packet stream; `None`: the reports do not set the rate. Default: none.
     pub rate: Option<RateConfig>,
-    /// How long to wait for expected receivers before content starts.
+    /// How long to wait for expected receivers before content starts. No time counts while a host
+    /// that was dialled has this sender wait its turn.
     pub join_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.

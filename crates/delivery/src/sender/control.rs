@@ -417,8 +417,8 @@ impl<C: Content> Hosts for TransferSender<C> {
         self.invite(now, link);
     }
 
-    fn waits(&mut self, link: LinkId) {
-        self.told_to_wait(link);
+    fn waits(&mut self, now: Instant, link: LinkId) {
+        self.told_to_wait(now, link);
     }
 
     fn declined(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {

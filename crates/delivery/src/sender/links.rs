@@ -41,10 +41,21 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Notes that a dialled host has this sender wait its turn.
-    pub(super) fn told_to_wait(&mut self, link: LinkId) {
-        if let Some((peer, text)) = self.invitations.waits(link) {
-            let text = text.to_owned();
+    pub(super) fn told_to_wait(&mut self, now: Instant, link: LinkId) {
+        let waits = self.invitations.waits(link);
+        let news = waits.map(|(peer, text)| (peer, text.to_owned()));
+        self.put_off_deadline(now);
+        if let Some((peer, text)) = news {
             self.event(TransferSenderEvent::NotReached { peer, text });
+        }
+    }
+
+    /// Moves the end of the wait for receivers while a host has this sender wait its turn: the host
+    /// has answered, and greets when it has a place.
+    pub(super) fn put_off_deadline(&mut self, now: Instant) {
+        if self.invitations.is_in_line() {
+            let deadline = now + self.config.join_timeout;
+            self.clock.join_deadline = self.clock.join_deadline.max(deadline);
         }
     }
 
@@ -108,5 +119,56 @@ impl<C: Content> TransferSender<C> {
                     .first_from(cursor)
                     .is_some_and(|next| next.start == cursor)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use base::LinkEvent;
+    use wire::object::Message;
+
+    use super::*;
+    use crate::{Entry, LinkCommand, TransferSenderConfig, memory::MemoryContent};
+
+    #[test]
+    fn a_sender_that_waits_its_turn_does_not_give_up_and_afterwards_has_all_its_time() {
+        let at = |seconds: u64| Instant::from_nanos((seconds + 1) * 1_000_000_000);
+        let (manifest, content) =
+            MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+        let mut config = TransferSenderConfig::new(5, 1, 1);
+        let peer = SocketAddr::from(([10, 0, 0, 1], 7500));
+        config.carriage = Carriage::Links(vec![peer]);
+        let wait = config.join_timeout.as_secs();
+        let mut sender = TransferSender::new(config, manifest, content, at(0));
+        sender.handle_timeout(at(0));
+        let link = LinkId(1);
+        assert!(matches!(sender.poll_link(), Some(LinkCommand::Open { .. })));
+        sender.link_opened(0, link);
+        sender.handle_link(at(0), link, LinkEvent::Opened, &[]);
+        while let Some(command) = sender.poll_link() {
+            if let LinkCommand::Send { link, bytes } = command {
+                let taken = bytes.len();
+                sender.link_sent(link, taken);
+            }
+        }
+        let mut bytes = Vec::new();
+        Message::Wait.emit(&mut bytes);
+        sender.handle_link(at(1), link, LinkEvent::Data, &bytes);
+        let told = std::iter::from_fn(|| sender.pop_event())
+            .any(|event| format!("{event:?}").contains("waits its turn"));
+        assert!(told);
+        let late = at(100 * wait);
+        for now in [at(wait + 1), at(10 * wait), late] {
+            sender.handle_timeout(now);
+            assert!(!sender.is_finished());
+        }
+        // Its place in line is lost: it dials again, for as long as at the beginning.
+        sender.handle_link(late, link, LinkEvent::Closed, &[]);
+        sender.handle_timeout(at(100 * wait + wait - 1));
+        assert!(!sender.is_finished());
+        sender.handle_timeout(at(101 * wait));
+        assert!(sender.is_finished());
     }
 }
