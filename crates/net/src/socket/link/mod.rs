@@ -370,6 +370,9 @@ impl Links {
         match listener.accept() {
             Ok((stream, peer)) => {
                 let id = self.number();
+                if self.links.len() >= self.links_max {
+                    self.end_oldest_lingering();
+                }
                 let has_room = self.links.len() < self.links_max;
                 if has_room
                     && stream.set_nonblocking(true).is_ok()
@@ -384,6 +387,13 @@ impl Links {
                 }
             }
             Err(error) if is_out_of_descriptors(&error) => {
+                if self.end_oldest_lingering() {
+                    // Its descriptor is for the connection that waits still.
+                    return;
+                }
+                let Some(listener) = &self.listener else {
+                    return;
+                };
                 // Without the spare descriptor, this connection would stay in the backlog and keep
                 // us awake. The spare one is freed first, because the kernel looks for a descriptor
                 // before it takes a connection out.
@@ -400,6 +410,17 @@ impl Links {
             }
             Err(_nothing_more) => self.may_accept = false,
         }
+    }
+
+    /// Gives up the connection that was closed first of those whose peers have not seen the end, so
+    /// that they keep no new one out; returns false when there is none.
+    fn end_oldest_lingering(&mut self) -> bool {
+        while let Some((_, id)) = self.lingering.pop_front() {
+            if self.links.remove(&id).is_some() {
+                return true;
+            }
+        }
+        false
     }
 
     fn serve(

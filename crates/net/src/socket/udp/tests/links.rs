@@ -284,6 +284,28 @@ fn two_hundred_receivers_at_once_and_no_more_than_allowed() {
 }
 
 #[test]
+fn closed_links_that_their_peers_keep_leave_room_for_new_ones() {
+    let options = SocketOptions {
+        links_max: 4,
+        ..SocketOptions::default()
+    };
+    let (mut source, address) = listening(87, options);
+    // The attack: peers that never close what was closed at the other end.
+    let mut kept = Vec::new();
+    for count in 1..=20 {
+        kept.push(TcpStream::connect(address).unwrap());
+        until(&mut [&mut source], |ends| {
+            ends[0].io.counters().links_accepted == count
+        });
+        let link = source.accepted().unwrap();
+        source.events.clear();
+        source.io.link_close(link);
+        source.turn();
+    }
+    assert_eq!(source.io.counters().links_refused, 0);
+}
+
+#[test]
 fn a_taken_control_port_is_explained() {
     let (_source, address) = listening(75, SocketOptions::default());
     let mut other = open(Role::Source, group(76), SocketOptions::default());
