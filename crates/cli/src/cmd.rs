@@ -188,5 +188,6 @@ impl From<towline::SystemError> for Failure {
     }
 }
 
-/// Descriptors that a command with many peers asks for: those of 10,000 peers, and of files.
-const OPEN_FILES_MAX: u64 = 65_536;
+/// Descriptors that a command with many peers asks for: 8 of each of 10,000 transfers, and one of
+/// each of 10,000 senders that wait.
+const OPEN_FILES_MAX: u64 = 131_072;

@@ -164,7 +164,7 @@ pub use delivery::{
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
     TransferReceiverEvent, TransferSenderEvent, Unsent, Unset,
     frames::{Frame, FrameCounts, FrameEvent, FrameLoss, FrameReceiverConfig, FrameSenderConfig},
-    parameters::SETTLE_TIME,
+    parameters::{SETTLE_TIME, TRANSFERS_MAX},
 };
 pub use driver::{FramePacing, FrameSink, MessageSink, Offered, SessionEvent, Turn};
 pub use net::{

@@ -8,7 +8,8 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 use towline::{
-    Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy, options::check_name,
+    Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy, TRANSFERS_MAX,
+    options::check_name,
 };
 
 use super::{
@@ -87,7 +88,7 @@ pub(crate) struct SendArgs {
     pub(crate) join_for: Option<Duration>,
     /// Longest wait for all expected receivers to join (for the first one, unless --receivers,
     /// --expect or --to says who is expected); after it, send to those that have joined, if any,
-    /// and exit with code 1
+    /// and exit with code 1. No time counts while a receiver of --to has this sender wait its turn
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
@@ -383,9 +384,8 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// The most files, directories and links of a transfer; `--max-files` cannot raise it.
 const ENTRIES_MAX: u32 = 1_000_000;
-/// How many transfers a service takes at a time, unless told otherwise.
-const TRANSFERS_MAX: u32 = 16;
-/// And at most: each has a thread that writes to the disk.
+/// The most transfers at a time that a service may be told to take: each has a thread that writes
+/// to the disk.
 const TRANSFERS_LIMIT: u32 = 10_000;
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
@@ -471,7 +471,8 @@ fails makes the exit code 1.
 
 One host takes at most half of the transfers that --serve takes at a time. With --listen, senders
 that find all places taken wait in line, connected: 10,000 of them, or as many as the process may
-have descriptors (ulimit -Hn), half of them of one host. Every host has its turn.";
+have descriptors (ulimit -Hn), half of them of one host. Every host has its turn. A transfer takes 8
+descriptors; with too few for --max-transfers, recv says how many it takes at a time.";
 
 const RECV_HELP: &str = "\
 Examples:

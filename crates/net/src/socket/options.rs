@@ -36,7 +36,8 @@ pub struct SocketOptions {
     pub wait: WaitStrategy,
     /// The most bytes that may be queued on one control connection. Default 4 MiB.
     pub link_queue_bytes: usize,
-    /// The most control connections that may be open at a time. Default 16,384.
+    /// The most control connections that may be open at a time; those that this end has
+    /// closed, and whose peers have not, make room for others. Default 32,768.
     pub links_max: usize,
     /// How long a control connection's peer may answer nothing at TCP level. Default 30 s.
     pub link_silence: Duration,
@@ -58,7 +59,7 @@ impl Default for SocketOptions {
             encapsulation: Encapsulation::Udp,
             wait: WaitStrategy::Block,
             link_queue_bytes: 4 << 20,
-            links_max: 16_384,
+            links_max: 32_768,
             link_silence: Duration::from_secs(30),
             faults: Faults::NONE,
         }

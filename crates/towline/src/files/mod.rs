@@ -7,6 +7,8 @@ use delivery::{
     parameters::{JOIN_TIMEOUT, PROGRESS_TIMEOUT, SETTLE_TIME},
 };
 
+mod capacity;
+
 mod intake;
 pub use intake::{FileIntake, OwnStores, ReceiverStore, Target};
 
@@ -39,7 +41,8 @@ pub struct Expectation {
     /// The names of expected receivers. When there are any, the sender waits only for these, and
     /// their number replaces [`Expectation::receivers`].
     pub names: Vec<String>,
-    /// How long to wait for the expected receivers to join.
+    /// How long to wait for the expected receivers to join. Where the sender dials, no time counts
+    /// while a receiver has it wait its turn.
     pub join_timeout: Duration,
     /// Matters only when all receivers that join are expected. The transfer begins when no new
     /// receiver has joined for this long; those that join later are expected, too. With `None`, it

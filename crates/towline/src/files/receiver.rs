@@ -13,12 +13,12 @@ use base::Io as _;
 use delivery::{
     ObjectReceiverConfig, ObjectReceiverEvent, ReceiverProgress, TransferReceiver,
     TransferReceiverConfig,
-    parameters::{GIVE_UP_AFTER, GREETINGS_MAX, TRANSFERS_MAX},
+    parameters::{GIVE_UP_AFTER, TRANSFERS_MAX},
 };
 use driver::{ObjectReceiver, Receiving};
 use net::{Delete, Endings, Existing, KeepFree, Modes, Owners, Room, RoomLimits, SystemError};
 
-use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
+use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target, capacity::Capacity};
 use crate::{
     Allowed, Error, Place, Snapshot,
     session::{Count, End, Opened, OwnName, SessionBuilder, default_name, face, random_u64},
@@ -66,8 +66,9 @@ impl FileReceiverBuilder {
 
     /// Sets the most transfers at a time of a receiver that serves any number, at least 1; half of
     /// them of one host. Others have to wait: where senders dial, 10,000 of them connected, or as
-    /// many as this process may have descriptors. Default 16. A transfer that failed keeps its place
-    /// until its disk has taken what had come.
+    /// many as this process may have descriptors. With too few descriptors for so many transfers,
+    /// [`FileReceiver::take_warnings`] says how many it takes. Default 16. A transfer that failed
+    /// keeps its place until its disk has taken what had come.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and of the memory for what the
     /// disk has not taken its part: 256 MiB divided by this number, 6 MiB at most, 256 KiB at
@@ -173,6 +174,7 @@ impl FileReceiverBuilder {
             check_directory(path)?;
         }
         let (mut opened, receiving, sources) = self.open_session()?;
+        let capacity = self.capacity(&mut opened);
         let is_discreet = !sources.are_known();
         let mut own_name = None;
         let own = match &self.target {
@@ -199,7 +201,7 @@ impl FileReceiverBuilder {
             modes: self.modes,
             takes_dot_names: self.takes_dot_names,
             room: Room::new(self.room),
-            queue_bytes_max: (QUEUES_BYTES_MAX / self.transfers_max as usize)
+            queue_bytes_max: (QUEUES_BYTES_MAX / capacity.transfers as usize)
                 .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
             endings: Endings::default(),
             waker: Arc::new(opened.io.waker()?),
@@ -213,8 +215,8 @@ impl FileReceiverBuilder {
         limits.entries_max = limits.entries_max.min(self.entries_max.unwrap_or(u32::MAX));
         let config = if self.is_serving {
             let mut config = ObjectReceiverConfig::serving(transfer);
-            config = config.with_transfers(self.transfers_max as usize);
-            config.waiting_max = config.waiting_max.min(descriptors_left(self.transfers_max));
+            config = config.with_transfers(capacity.transfers as usize);
+            config.waiting_max = capacity.waiting as usize;
             config
         } else {
             ObjectReceiverConfig::single(transfer)
@@ -237,6 +239,22 @@ impl FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
+    /// Returns what this process has descriptors for, and warns when that is less than asked.
+    fn capacity(&self, opened: &mut Opened) -> Capacity {
+        let (asked, links_max) = (self.transfers_max, self.session.sockets.links_max);
+        let descriptors = sys::open_files_max();
+        let capacity = Capacity::new(descriptors, links_max, asked);
+        if self.is_serving && capacity.transfers < asked {
+            opened.warnings.push(format!(
+                "{} transfers are taken at a time, not {asked}: this process may have only {} \
+                 descriptors; raise its limit (ulimit -Hn)",
+                capacity.transfers,
+                descriptors.unwrap_or_default(),
+            ));
+        }
+        capacity
+    }
+
     /// Opens the sockets, of packets or of connections alone, and makes the rule that says from
     /// whom files are taken.
     fn open_session(&self) -> Result<(Opened, Option<Receiving>, Sources), Error> {
@@ -463,21 +481,6 @@ impl Count for ObjectReceiver<FileIntake> {
 /// from receiving, and only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
-/// Returns how many senders may wait connected, so that descriptors are left for transfers and for
-/// those that have yet to say who they are.
-fn descriptors_left(transfers_max: u32) -> usize {
-    let used = u64::from(transfers_max) * DESCRIPTORS_OF_A_TRANSFER + u64::from(GREETINGS_MAX);
-    let left = sys::open_files_max().map(|max| max.saturating_sub(used + DESCRIPTORS_OF_A_PROCESS));
-    left.map_or(usize::MAX, |left| {
-        usize::try_from(left).unwrap_or(usize::MAX)
-    })
-}
-
-/// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
-/// a few of its files.
-const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
-/// Descriptors of everything else: standard streams, epoll, counters.
-const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
 /// The most bytes that wait for the disk, of all transfers together, while each has no less than
 /// the least.
 const QUEUES_BYTES_MAX: usize = 256 << 20;
