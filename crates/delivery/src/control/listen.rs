@@ -384,11 +384,9 @@ impl Listener {
         count
     }
 
-    /// Closes all connections that have not greeted.
-    pub(crate) fn close_greeting(&mut self) {
-        while let Some(&(_, link)) = self.deadlines.first() {
-            self.close(link);
-        }
+    /// Closes all connections that have not greeted; returns their number.
+    pub(crate) fn close_greeting(&mut self) -> u64 {
+        self.expire(Instant::NEVER)
     }
 
     /// Returns the earliest time by which a connection must have greeted.

@@ -23,6 +23,8 @@ base::counters! {
         callers_cut: Events, "connections closed for newer ones, as too many had said nothing";
         callers_waited: Events, "senders that dialled this receiver and had to wait their turn";
         callers_late: Events, "connections closed because no sender said in time who it is";
+        callers_gone: Events, "connections of senders that went before they were greeted";
+        callers_greeted: Events, "connections on which a sender that dialled was greeted";
         senders_put_off: Events, "dials put off: too many senders that have not answered";
         streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
         senders_forgotten: Events, "senders turned away that were too many to remember";

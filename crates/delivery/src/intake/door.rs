@@ -17,6 +17,9 @@
 //! Every network has its turn, and in it every host; when the line is full, the host with most of
 //! it makes room for one with fewer. One that waits costs its connection: it has nothing to say,
 //! so nothing of it is kept.
+//!
+//! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
+//! gone.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -115,7 +118,9 @@ impl<I: Intake> Transfers<I> {
             }
             LinkEvent::Writable => door.listener.links.writable(link),
             LinkEvent::Closed => {
-                door.line.leave(link);
+                let is_in_line = door.line.leave(link).is_some();
+                let is_open = is_in_line || door.listener.peer_of(link).is_some();
+                self.counters.callers_gone += u64::from(is_open);
                 door.listener.forget(link);
             }
             LinkEvent::Opened => {}
@@ -148,6 +153,7 @@ impl<I: Intake> Transfers<I> {
     fn come_in(&mut self, now: Instant, link: LinkId, index: usize) {
         let door = self.door.as_mut();
         if let Some(entry) = door.and_then(|door| door.listener.hand_over(link)) {
+            self.counters.callers_greeted += 1;
             let sender = self.all[index].sender;
             let called = (sender.address, sender.session_id);
             let receiver = &mut self.all[index].receiver;
@@ -191,6 +197,7 @@ impl<I: Intake> Transfers<I> {
             // A sender that dials again has lost its connection.
             door.line.leave(older);
             door.listener.close(older);
+            self.counters.callers_gone += 1;
         }
         // A transfer that has lost its sender does not wait long for it.
         if door.line.is_empty() || self.has_lost_one_of(sender.address.ip()) {
@@ -298,7 +305,7 @@ impl<I: Intake> Transfers<I> {
             self.refuse(link, Refusal::Over);
         }
         if let Some(door) = &mut self.door {
-            door.listener.close_greeting();
+            self.counters.callers_refused += door.listener.close_greeting();
         }
     }
 

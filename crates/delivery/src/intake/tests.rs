@@ -1102,3 +1102,51 @@ fn a_restarted_sender_of_a_transfer_under_way_does_not_wait_behind_others() {
         assert_eq!(knock(&mut receiver, at(1), (2, 31), 6), "WAIT");
     });
 }
+
+#[test]
+fn each_connection_is_counted_once_by_what_became_of_it() {
+    let mut receiver = busy(4);
+    let counted = |receiver: &Transfers<Choosy>| {
+        let it = receiver.counters();
+        let all = [
+            it.callers_greeted,
+            it.callers_refused,
+            it.callers_cut,
+            it.callers_late,
+            it.callers_gone,
+        ];
+        (all, all.iter().sum::<u64>())
+    };
+    let accept = |receiver: &mut Transfers<Choosy>, link, host| {
+        let peer = Fabric::address(host);
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Accepted { peer }, &[]);
+    };
+    // The first are cut, for more of their host than the door has room for.
+    let silent = 1_000;
+    for link in 0..silent {
+        accept(&mut receiver, link, 66);
+    }
+    let ([.., cut, _, _], sum) = counted(&receiver);
+    assert_eq!((cut > 0, sum), (true, cut));
+    // One goes without a word; one says nonsense, and then goes, too.
+    receiver.handle_link(at(1), LinkId(silent - 1), LinkEvent::Closed, &[]);
+    receiver.handle_link(at(1), LinkId(silent - 2), LinkEvent::Data, &[9; 64]);
+    receiver.handle_link(at(1), LinkId(silent - 2), LinkEvent::Closed, &[]);
+    assert_eq!(counted(&receiver), ([0, 1, cut, 0, 1], cut + 2));
+    // Three wait. One of them dials again, and one goes.
+    for (link, session) in [(2_000, 1), (2_001, 1), (2_002, 2), (2_003, 3)] {
+        let said = knock(&mut receiver, at(1), (session as usize, link), session);
+        assert_eq!(said, "WAIT");
+    }
+    receiver.handle_link(at(1), LinkId(2_002), LinkEvent::Closed, &[]);
+    let more_cut = receiver.counters().callers_cut;
+    assert_eq!(counted(&receiver), ([0, 1, more_cut, 0, 3], more_cut + 4));
+    // One is greeted, and one told that it is over; the others are late.
+    (receiver.config.prospects_max, receiver.config.transfers_max) = (1, 1);
+    receiver.observe(at(1), |_| None);
+    receiver.handle_timeout(at(1_000));
+    receiver.cancel(at(1_000), "enough");
+    let (all, sum) = counted(&receiver);
+    assert_eq!(sum, u64::from(silent) + 4, "{all:?}");
+    assert!(all[0] == 1 && all[3] > 0, "{all:?}");
+}
