@@ -1,4 +1,4 @@
-//! How many transfers, and senders that wait, a process has descriptors for.
+//! How many transfers, and connections beside them, a process has descriptors for.
 
 use delivery::{
     ObjectReceiverConfig,
@@ -11,13 +11,15 @@ pub(super) struct Capacity {
     pub(super) transfers: u32,
     /// The most senders that wait, connected, for a place.
     pub(super) waiting: u32,
+    /// The most connections at a time: what is left is for the files of the transfers.
+    pub(super) links: usize,
 }
 
 impl Capacity {
     /// Makes the capacity of a process that may have so many descriptors (`None`: any number) and
     /// so many connections, and is asked for so many transfers, at least 1.
     pub(super) fn new(descriptors: Option<u64>, links_max: usize, transfers: u32) -> Self {
-        let beside = u64::from(GREETINGS_MAX);
+        let beside = CONNECTIONS_BESIDE;
         let left = descriptors.unwrap_or(u64::MAX);
         let left = left.saturating_sub(beside + DESCRIPTORS_OF_A_PROCESS);
         let held = left / (DESCRIPTORS_OF_A_TRANSFER + DESCRIPTORS_BESIDE_A_TRANSFER);
@@ -25,12 +27,15 @@ impl Capacity {
         let transfers = transfers.min(held).max(1);
         let asked = ObjectReceiverConfig::prospects_of(transfers as usize) as u64;
         let left = left.saturating_sub(u64::from(transfers) * DESCRIPTORS_OF_A_TRANSFER + asked);
+        let served = u64::from(transfers) + asked + beside;
         let links = u64::try_from(links_max).unwrap_or(u64::MAX);
-        let links = links.saturating_sub(u64::from(transfers) + asked + beside);
-        let waiting = u64::from(SENDERS_WAITING_MAX).min(left).min(links);
+        let waiting = u64::from(SENDERS_WAITING_MAX).min(left);
+        let waiting = waiting.min(links.saturating_sub(served));
+        let links = links.min(served + waiting);
         Self {
             transfers,
             waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
+            links: usize::try_from(links).unwrap_or(usize::MAX),
         }
     }
 }
@@ -38,6 +43,9 @@ impl Capacity {
 /// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
 /// a few of its files.
 const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
+/// Connections that have not said who they are, and as many that this end has closed and that their
+/// peers keep open.
+const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
 /// Descriptors that each transfer leaves to senders that are asked and that wait.
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors of everything else: standard streams, epoll, counters.
@@ -58,15 +66,25 @@ mod tests {
             capacity(Some(131_072), 10_000),
             (10_000, SENDERS_WAITING_MAX)
         );
-        assert_eq!(capacity(Some(1_024), 16), (16, 604));
-        assert_eq!(capacity(Some(1_024), 100), (73, 134));
-        assert_eq!(capacity(Some(65_536), 10_000), (6_524, SENDERS_WAITING_MAX));
+        assert_eq!(capacity(Some(1_024), 16), (16, 348));
+        assert_eq!(capacity(Some(1_024), 100), (48, 84));
+        assert_eq!(capacity(Some(65_536), 10_000), (6_499, SENDERS_WAITING_MAX));
         assert_eq!(capacity(Some(0), 16), (1, 0));
     }
 
     #[test]
     fn senders_that_wait_leave_connections_to_transfers() {
-        assert_eq!(Capacity::new(None, 1_000, 100).waiting, 619);
+        assert_eq!(Capacity::new(None, 1_000, 100).waiting, 363);
         assert_eq!(Capacity::new(None, 0, 16).waiting, 0);
+    }
+    #[test]
+    fn connections_leave_descriptors_to_the_files_of_transfers() {
+        for (descriptors, transfers) in [(1_024, 16), (1_024, 100), (20_000, 1_000)] {
+            let capacity = Capacity::new(Some(descriptors), 32_768, transfers);
+            let files = u64::from(capacity.transfers) * (DESCRIPTORS_OF_A_TRANSFER - 1);
+            let used = capacity.links as u64 + files + DESCRIPTORS_OF_A_PROCESS;
+            assert!(used <= descriptors, "{used} of {descriptors}");
+        }
+        assert_eq!(Capacity::new(None, 100, 16).links, 100, "as asked");
     }
 }

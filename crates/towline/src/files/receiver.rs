@@ -169,12 +169,23 @@ impl FileReceiverBuilder {
     /// When the directory cannot be used, when parameters contradict each other, when the interface
     /// cannot be used, when other machines can reach it and no sender is allowed, or when the
     /// system refuses.
-    pub fn open(self) -> Result<FileReceiver, Error> {
+    pub fn open(mut self) -> Result<FileReceiver, Error> {
         if let Target::Directory { path, .. } = &self.target {
             check_directory(path)?;
         }
+        let links_max = &mut self.session.sockets.links_max;
+        let capacity = Capacity::new(sys::open_files_max(), *links_max, self.transfers_max);
+        *links_max = capacity.links;
         let (mut opened, receiving, sources) = self.open_session()?;
-        let capacity = self.capacity(&mut opened);
+        if self.is_serving && capacity.transfers < self.transfers_max {
+            opened.warnings.push(format!(
+                "{} transfers are taken at a time, not {}: this process may have only {} \
+                 descriptors; raise its limit (ulimit -Hn)",
+                capacity.transfers,
+                self.transfers_max,
+                sys::open_files_max().unwrap_or_default(),
+            ));
+        }
         let is_discreet = !sources.are_known();
         let mut own_name = None;
         let own = match &self.target {
@@ -239,22 +250,6 @@ impl FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Returns what this process has descriptors for, and warns when that is less than asked.
-    fn capacity(&self, opened: &mut Opened) -> Capacity {
-        let (asked, links_max) = (self.transfers_max, self.session.sockets.links_max);
-        let descriptors = sys::open_files_max();
-        let capacity = Capacity::new(descriptors, links_max, asked);
-        if self.is_serving && capacity.transfers < asked {
-            opened.warnings.push(format!(
-                "{} transfers are taken at a time, not {asked}: this process may have only {} \
-                 descriptors; raise its limit (ulimit -Hn)",
-                capacity.transfers,
-                descriptors.unwrap_or_default(),
-            ));
-        }
-        capacity
-    }
-
     /// Opens the sockets, of packets or of connections alone, and makes the rule that says from
     /// whom files are taken.
     fn open_session(&self) -> Result<(Opened, Option<Receiving>, Sources), Error> {
