@@ -7,6 +7,37 @@ use base::text::printable;
 
 use super::{Hello, Message, RangeList, TEXT_LEN_MAX};
 
+impl Message<'_> {
+    /// Returns the message's name in logs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Invite(_) => "INVITE",
+            Self::Wait => "WAIT",
+            Self::Hello(_) => "HELLO",
+            Self::Challenge(_) => "CHALLENGE",
+            Self::Welcome(_) => "WELCOME",
+            Self::Refused { .. } => "REFUSED",
+            Self::Have(_) => "HAVE",
+            Self::Need(_) => "NEED",
+            Self::PassEnd(_) => "PASS_END",
+            Self::Complete { .. } => "COMPLETE",
+            Self::Seals(_) => "SEALS",
+            Self::Block(_) => "BLOCK",
+            Self::Pos(_) => "POS",
+            Self::Progress(_) => "PROGRESS",
+            Self::Done(_) => "DONE",
+            Self::Acknowledged => "ACKNOWLEDGED",
+            Self::Ask => "ASK",
+            Self::Window(_) => "WINDOW",
+            Self::Name { .. } => "NAME",
+            Self::Error { .. } => "ERROR",
+            Self::Bye => "BYE",
+            Self::Unknown { .. } => "UNKNOWN",
+        }
+    }
+}
+
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;

@@ -490,35 +490,6 @@ impl<'a> Message<'a> {
             Self::Unknown { kind, .. } => *kind,
         }
     }
-
-    /// Returns the message's name in logs.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Invite(_) => "INVITE",
-            Self::Wait => "WAIT",
-            Self::Hello(_) => "HELLO",
-            Self::Challenge(_) => "CHALLENGE",
-            Self::Welcome(_) => "WELCOME",
-            Self::Refused { .. } => "REFUSED",
-            Self::Have(_) => "HAVE",
-            Self::Need(_) => "NEED",
-            Self::PassEnd(_) => "PASS_END",
-            Self::Complete { .. } => "COMPLETE",
-            Self::Seals(_) => "SEALS",
-            Self::Block(_) => "BLOCK",
-            Self::Pos(_) => "POS",
-            Self::Progress(_) => "PROGRESS",
-            Self::Done(_) => "DONE",
-            Self::Acknowledged => "ACKNOWLEDGED",
-            Self::Ask => "ASK",
-            Self::Window(_) => "WINDOW",
-            Self::Name { .. } => "NAME",
-            Self::Error { .. } => "ERROR",
-            Self::Bye => "BYE",
-            Self::Unknown { .. } => "UNKNOWN",
-        }
-    }
 }
 
 impl<'a> Hello<'a> {
