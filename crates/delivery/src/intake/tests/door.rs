@@ -1,0 +1,348 @@
+//! Senders that dial: who is greeted, who waits in line, and who is told what.
+
+use wire::object::Invite;
+
+use super::*;
+use crate::parameters::HOST_DIALS_AT_ONCE;
+
+/// Lets a host dial the receiver.
+fn accept<I: Intake>(receiver: &mut Transfers<I>, now: Instant, (host, link): (usize, u32)) {
+    let peer = Fabric::address(host);
+    receiver.handle_link(now, LinkId(link), LinkEvent::Accepted { peer }, &[]);
+}
+
+fn invite(session_id: u64, required: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Message::Invite(Invite {
+        session_id,
+        required,
+        receiver_count: 1,
+    })
+    .emit(&mut bytes);
+    bytes
+}
+
+/// Lets a host dial the receiver and say what session it has. Returns what the receiver answers.
+fn knock<I: Intake>(
+    receiver: &mut Transfers<I>,
+    now: Instant,
+    (host, link): (usize, u32),
+    session_id: u64,
+) -> &'static str {
+    accept(receiver, now, (host, link));
+    receiver.handle_link(now, LinkId(link), LinkEvent::Data, &invite(session_id, 0));
+    let told = told_to(receiver).into_iter();
+    told.filter(|(whose, _)| whose.0 == link)
+        .last()
+        .map_or("nothing", |(_, name)| name)
+}
+
+/// What each connection is told from now on, in order.
+fn told_to<I: Intake>(receiver: &mut Transfers<I>) -> Vec<(LinkId, &'static str)> {
+    let mut told = Vec::new();
+    while let Some(command) = receiver.poll_link() {
+        if let LinkCommand::Send { link, bytes } = command {
+            let mut decoder = wire::object::Decoder::new(wire::object::BODY_LEN_MAX);
+            decoder.push(bytes);
+            told.push((link, decoder.next_message().unwrap().unwrap().name()));
+            let taken = bytes.len();
+            receiver.link_sent(link, taken);
+        }
+    }
+    told
+}
+
+#[test]
+fn a_host_that_knocks_and_says_no_more_keeps_no_other_host_out() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = single().with_door();
+        let mut asked = 0;
+        for number in 0..100 {
+            let said = knock(&mut receiver, at(1), (66, number), number.into());
+            asked += u32::from(said == "HELLO");
+        }
+        assert_eq!(asked, 1, "one sender of a host is asked at a time");
+        assert_eq!(knock(&mut receiver, at(1), (1, 500), 7), "HELLO");
+    });
+}
+
+#[test]
+fn a_host_is_asked_what_it_has_no_more_often_by_dialling_than_by_being_heard() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    let mut asked = 0;
+    for number in 0..1_000 {
+        let said = knock(&mut receiver, at(1), (66, number), number.into());
+        asked += u32::from(said == "HELLO");
+        receiver.handle_link(at(1), LinkId(number), LinkEvent::Closed, &[]);
+        receiver.observe(at(1), |_| None);
+        receiver.handle_timeout(at(10));
+    }
+    assert!((2..=HOST_DIALS_AT_ONCE).contains(&asked), "{asked}");
+    assert_eq!(knock(&mut receiver, at(10), (1, 5_000), 7), "HELLO");
+}
+
+#[test]
+fn who_is_refused_at_the_door_is_told_to_the_owner_once() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    let invite = invite(5, Mark::PROTECTED);
+    for (link, host, said) in [
+        (0, 1, &invite[..]),
+        (1, 1, &invite),
+        (2, 2, &[0; 64]),
+        (3, 2, &[0; 64]),
+    ] {
+        accept(&mut receiver, at(1), (host, link));
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, said);
+    }
+    let told = refusals(&mut receiver);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0].0.address.ip(), Fabric::address(1).ip());
+    assert!(told[0].1.contains("key"), "{told:?}");
+    assert!(told[1].1.contains("does not speak"), "{told:?}");
+}
+
+#[test]
+fn a_host_has_half_of_the_line_and_every_host_its_turn() {
+    let mut config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    config.waiting_max = 8;
+    let mut receiver = Transfers::new(config, Choosy::default()).with_door();
+    // All seats are taken by senders that are asked and do not answer.
+    for link in 0..4 {
+        let host = 10 + link as usize;
+        let said = knock(&mut receiver, at(1), (host, link), link.into());
+        assert_eq!(said, "HELLO");
+    }
+    let mut waits = 0;
+    for link in 100..200 {
+        let said = knock(&mut receiver, at(1), (66, link), link.into());
+        waits += u32::from(said == "WAIT");
+        assert!(["WAIT", "REFUSED"].contains(&said), "{said}");
+    }
+    assert_eq!(waits, 4, "half of the line");
+    let honest = LinkId(500);
+    assert_eq!(knock(&mut receiver, at(1), (1, 500), 7), "WAIT");
+    assert_eq!(receiver.counters().callers_waited, 5);
+    // Whoever waits is not late.
+    receiver.handle_timeout(at(100));
+    assert_eq!(receiver.counters().callers_late, 0);
+    receiver.observe(at(100), |_| None);
+    let greeted = told_to(&mut receiver);
+    assert!(greeted.contains(&(honest, "HELLO")), "{greeted:?}");
+    let of_host: Vec<_> = greeted.iter().filter(|(link, _)| link.0 < 200).collect();
+    assert_eq!(of_host.len(), 2, "half of the seats: {greeted:?}");
+    assert_eq!(of_host[0].0, LinkId(100), "the oldest first");
+}
+
+#[test]
+fn a_store_that_still_works_keeps_its_transfers_place() {
+    let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    let config = config.with_transfers(2);
+    let mut receiver = Transfers::new(config, Choosy::default()).with_door();
+    for (link, name) in [(1, "a"), (2, "b")] {
+        assert_eq!(
+            knock(&mut receiver, at(1), (link as usize, link), link.into()),
+            "HELLO"
+        );
+        // The second sender was asked before the store of a transfer began to end.
+        receiver.intake.stores_ending = link as usize - 1;
+        say(&mut receiver, link, &welcome(link.into(), &tree(name).0));
+        receiver.observe(at(1), |_| None);
+    }
+    assert_eq!(receiver.intake.accepted, 1, "no more than there are places");
+    let told = refusals(&mut receiver);
+    assert!(told[0].1.contains("still wait for its disk"), "{told:?}");
+    let waits = LinkId(3);
+    assert_eq!(knock(&mut receiver, at(1), (3, 3), 3), "WAIT");
+    receiver.intake.stores_ending = 0;
+    receiver.observe(at(1), |_| None);
+    let told = told_to(&mut receiver);
+    assert!(told.contains(&(waits, "HELLO")), "{told:?}");
+}
+
+#[test]
+fn who_waits_leaves_the_line_with_its_connection_and_is_told_the_end() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    for link in 0..4 {
+        knock(
+            &mut receiver,
+            at(1),
+            (10 + link as usize, link),
+            link.into(),
+        );
+    }
+    for link in 4..7 {
+        let said = knock(&mut receiver, at(1), (1, link), link.into());
+        assert_eq!(said, "WAIT");
+    }
+    receiver.handle_link(at(1), LinkId(4), LinkEvent::Closed, &[]);
+    // Who waits has nothing to say.
+    receiver.handle_link(at(1), LinkId(5), LinkEvent::Data, &[0; 8]);
+    assert_eq!(told_to(&mut receiver), [(LinkId(5), "REFUSED")]);
+    receiver.cancel(at(1), "enough");
+    let told = told_to(&mut receiver);
+    assert!(told.contains(&(LinkId(6), "REFUSED")), "{told:?}");
+    assert!(!told.iter().any(|(link, _)| link.0 == 4), "{told:?}");
+}
+
+/// A receiver with a line of `waiting_max` places that asks nobody at present.
+fn busy(waiting_max: usize) -> Transfers<Choosy> {
+    let mut config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    (config.waiting_max, config.prospects_max) = (waiting_max, 0);
+    Transfers::new(config, Choosy::default()).with_door()
+}
+
+#[test]
+fn two_hosts_that_fill_the_line_make_room_for_a_third() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = busy(8);
+        for link in 100..140 {
+            let host = 66 + link as usize % 2;
+            knock(&mut receiver, at(1), (host, link), link.into());
+        }
+        let door = receiver.door.as_ref().unwrap();
+        let in_line = door.line.links().count();
+        assert!(in_line >= 6, "a network's share at least: {in_line}");
+        // The attack goes on while three senders of another host come.
+        for link in 500..503 {
+            let said = knock(&mut receiver, at(1), (1, link), link.into());
+            let attack = knock(&mut receiver, at(1), (66, link + 100), link.into());
+            assert_eq!(attack, "REFUSED");
+            assert_eq!(said, if link < 502 { "WAIT" } else { "REFUSED" });
+        }
+        let door = receiver.door.as_ref().unwrap();
+        assert_eq!(door.line.links().count(), in_line);
+        receiver.config.prospects_max = 4;
+        receiver.observe(at(100), |_| None);
+        let greeted = told_to(&mut receiver);
+        assert!(greeted.contains(&(LinkId(500), "HELLO")), "{greeted:?}");
+    });
+}
+
+#[test]
+fn a_sender_stands_in_line_once_and_with_its_newest_connection() {
+    let mut receiver = busy(8);
+    for link in 100..200 {
+        assert_eq!(knock(&mut receiver, at(1), (66, link), 7), "WAIT");
+    }
+    let door = receiver.door.as_ref().unwrap();
+    assert_eq!(door.line.links().collect::<Vec<_>>(), [LinkId(199)]);
+    assert_eq!(door.listener.links.len(), 1, "the others are closed");
+}
+
+#[test]
+fn what_comes_behind_an_invitation_is_refused_and_nothing_of_who_waits_is_kept() {
+    let mut receiver = busy(8);
+    let invite = invite(7, 0);
+    for (link, more, said) in [
+        (100, 0, "WAIT"),
+        (101, 1, "REFUSED"),
+        (102, 30_000, "REFUSED"),
+    ] {
+        let (peer, link) = (Fabric::address(1), LinkId(link));
+        receiver.handle_link(at(1), link, LinkEvent::Accepted { peer }, &[]);
+        let bytes = [&invite[..], &vec![0; more]].concat();
+        receiver.handle_link(at(1), link, LinkEvent::Data, &bytes);
+        assert_eq!(told_to(&mut receiver), [(link, said)]);
+    }
+}
+
+#[test]
+fn a_receiver_that_was_cancelled_lets_nobody_in_that_had_dialled_before() {
+    for has_closed_door in [false, true] {
+        let mut receiver = serving(Choosy::default()).with_door();
+        let (link, peer) = (LinkId(100), Fabric::address(1));
+        receiver.handle_link(at(1), link, LinkEvent::Accepted { peer }, &[]);
+        match has_closed_door {
+            true => receiver.cancel(at(1), "enough"),
+            false => receiver.is_cancelled = true,
+        }
+        let invite = invite(7, 0);
+        receiver.handle_link(at(1), link, LinkEvent::Data, &invite);
+        let told = told_to(&mut receiver);
+        match has_closed_door {
+            true => assert_eq!(told, [], "its connection was closed"),
+            false => assert_eq!(told, [(link, "REFUSED")]),
+        }
+        assert!(receiver.all.is_empty());
+    }
+}
+
+#[test]
+fn the_door_serves_so_many_of_the_line_at_a_time_and_goes_on_at_once() {
+    let mut receiver = busy(1_000);
+    for link in 100..400 {
+        let host = 1 + link as usize % 200;
+        let said = knock(&mut receiver, at(1), (host, link), link.into());
+        assert_eq!(said, "WAIT");
+    }
+    // Nobody who waits will ever have a place.
+    (receiver.config.is_single, receiver.is_cancelled) = (true, true);
+    for rest in [236, 172] {
+        receiver.observe(at(1), |_| None);
+        let door = receiver.door.as_ref().unwrap();
+        assert_eq!(door.line.links().count(), rest);
+        assert_eq!(door.next_deadline(), Some(at(1)));
+    }
+}
+
+#[test]
+fn a_restarted_sender_of_a_transfer_under_way_does_not_wait_behind_others() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = serving(Choosy::default()).with_door();
+        receiver.config.transfers_max = 1;
+        assert_eq!(knock(&mut receiver, at(1), (1, 1), 5), "HELLO");
+        say(&mut receiver, 1, &welcome(5, &tree("a").0));
+        assert_eq!(receiver.iter().count(), 1);
+        for link in 10..20 {
+            let said = knock(&mut receiver, at(1), (link as usize, link), link.into());
+            assert_eq!(said, "WAIT");
+        }
+        receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+        assert_eq!(knock(&mut receiver, at(1), (1, 30), 6), "HELLO");
+        assert_eq!(knock(&mut receiver, at(1), (2, 31), 6), "WAIT");
+    });
+}
+
+#[test]
+fn each_connection_is_counted_once_by_what_became_of_it() {
+    let mut receiver = busy(4);
+    let counted = |receiver: &Transfers<Choosy>| {
+        let it = receiver.counters();
+        let all = [
+            it.callers_greeted,
+            it.callers_refused,
+            it.callers_cut,
+            it.callers_late,
+            it.callers_gone,
+        ];
+        (all, all.iter().sum::<u64>())
+    };
+    // The first are cut, for more of their host than the door has room for.
+    let silent = 1_000;
+    for link in 0..silent {
+        accept(&mut receiver, at(1), (66, link));
+    }
+    let ([.., cut, _, _], sum) = counted(&receiver);
+    assert_eq!((cut > 0, sum), (true, cut));
+    // One goes without a word; one says nonsense, and then goes, too.
+    receiver.handle_link(at(1), LinkId(silent - 1), LinkEvent::Closed, &[]);
+    receiver.handle_link(at(1), LinkId(silent - 2), LinkEvent::Data, &[9; 64]);
+    receiver.handle_link(at(1), LinkId(silent - 2), LinkEvent::Closed, &[]);
+    assert_eq!(counted(&receiver), ([0, 1, cut, 0, 1], cut + 2));
+    // Three wait. One of them dials again, and one goes.
+    for (link, session) in [(2_000, 1), (2_001, 1), (2_002, 2), (2_003, 3)] {
+        let said = knock(&mut receiver, at(1), (session as usize, link), session);
+        assert_eq!(said, "WAIT");
+    }
+    receiver.handle_link(at(1), LinkId(2_002), LinkEvent::Closed, &[]);
+    let more_cut = receiver.counters().callers_cut;
+    assert_eq!(counted(&receiver), ([0, 1, more_cut, 0, 3], more_cut + 4));
+    // One is greeted, and one told that it is over; the others are late.
+    (receiver.config.prospects_max, receiver.config.transfers_max) = (1, 1);
+    receiver.observe(at(1), |_| None);
+    receiver.handle_timeout(at(1_000));
+    receiver.cancel(at(1_000), "enough");
+    let (all, sum) = counted(&receiver);
+    assert_eq!(sum, u64::from(silent) + 4, "{all:?}");
+    assert!(all[0] == 1 && all[3] > 0, "{all:?}");
+}
