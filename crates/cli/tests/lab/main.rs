@@ -9,6 +9,7 @@
 mod addresses;
 mod attacker;
 mod crash;
+mod crowd;
 mod demo;
 mod ends;
 mod files;

@@ -1,0 +1,683 @@
+//! Very many peers at one end, which serves all of them on one thread: memory, a rush of
+//! connections of which none is refused, and nobody who is starved.
+//!
+//! `TOWLINE_PEERS` says how many peers are connected and idle; a tenth as many are active beside
+//! them. `make many` runs with 10,000, without it there are 1,000.
+//!
+//! No absolute time is asserted: a rush is compared with one to a bare loop of `accept`.
+
+use std::{
+    collections::VecDeque,
+    env, fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Host, Lab, LabSpec};
+use towline::{
+    Expectation, FileReceiver, FileSender, FileSet, MemoryFiles, ObjectReceiverEvent, Place,
+    SessionBuilder, Target, TransferReceiverEvent, TransferSenderEvent,
+};
+use wire::object::{BODY_LEN_MAX, Challenge, Decoder, Hello, Invite, Message, VERSION};
+
+use crate::{
+    ends::{End, alone, towline},
+    signals::Place as Scratch,
+};
+
+const PORT: u16 = 7500;
+const LIMIT: Duration = Duration::from_secs(300);
+/// Hosts of senders that wait, and as many of senders that are served: none has more than half of
+/// the places. A host that is served would be asked what else it has before it waits.
+const HOSTS: usize = 4;
+/// Bytes that each active peer transfers: far more than the buffers on the way hold.
+const BYTES: usize = 4 << 20;
+/// The least rate of a peer, as a share of the mean.
+const SLOWEST: f64 = 0.5;
+/// A connection of a rush may take so many times what it takes with a bare loop.
+const RUSH_TIMES: f64 = 10.0;
+/// The bare loop has one of so many connections of a rush.
+const BARE_PART: usize = 4;
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+fn idle_count() -> usize {
+    env::var("TOWLINE_PEERS").map_or(1_000, |it| it.parse().unwrap())
+}
+
+fn active_count() -> usize {
+    idle_count() / 10
+}
+
+/// The most memory, in KiB: 400 MB with 10,000 peers, and what any process of this program needs.
+fn memory_kib_max() -> u64 {
+    350_000 * idle_count() as u64 / 10_000 + 50_000
+}
+
+/// Lets this process have a descriptor of each idle peer, and what each active one needs.
+fn raise_limit() {
+    let wanted = 2 * idle_count() as u64;
+    let granted = sys::limit_open_files(wanted).unwrap();
+    assert!(granted >= wanted, "ulimit -Hn has to be {wanted} at least");
+}
+
+fn bytes_of(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+fn invite(session_id: u64) -> Vec<u8> {
+    bytes_of(&Message::Invite(Invite {
+        session_id,
+        required: 0,
+        receiver_count: 1,
+    }))
+}
+
+/// Connects `count` senders on each of the hosts at once. Each says what session it has, and its
+/// connection is given back once it was answered, with the name of the answer.
+fn rush(lab: &Lab, to: SocketAddr, count: usize) -> (Vec<TcpStream>, Vec<String>, Duration) {
+    let began = Instant::now();
+    let hosts = 1..=HOSTS;
+    let connected: Vec<_> = thread::scope(|scope| {
+        let connecting: Vec<_> = hosts
+            .map(|host| scope.spawn(move || rush_of_one(lab.host(host), to, (host, count))))
+            .collect();
+        connecting
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .collect()
+    });
+    let took = began.elapsed();
+    let (streams, answers): (Vec<_>, Vec<_>) = connected.into_iter().flatten().unzip();
+    (streams, answers, took)
+}
+
+fn rush_of_one(
+    host: &Host,
+    to: SocketAddr,
+    (number, count): (usize, usize),
+) -> Vec<(TcpStream, String)> {
+    let connect = || -> Vec<TcpStream> {
+        let sessions = (0..count).map(|nth| (number * 1_000_000 + nth) as u64);
+        let connected = sessions.map(|session_id| {
+            let mut stream = TcpStream::connect(to).unwrap();
+            stream.write_all(&invite(session_id)).unwrap();
+            stream
+        });
+        connected.collect()
+    };
+    let streams = host.enter(connect).unwrap();
+    let answered = streams.into_iter().map(|mut stream| {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let name = next_name(&mut stream, &mut Decoder::new(BODY_LEN_MAX));
+        (stream, name)
+    });
+    answered.collect()
+}
+
+/// Reads up to the next message; gives its name.
+fn next_name(stream: &mut TcpStream, decoder: &mut Decoder) -> String {
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(message) = decoder.next_message().unwrap() {
+            return message.name().to_owned();
+        }
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the connection was closed without an answer");
+        decoder.push(&piece[..count]);
+    }
+}
+
+fn listen(address: SocketAddr) -> TcpListener {
+    let listener = sys::tcp::listen(address, 4096).unwrap();
+    listener.set_nonblocking(false).unwrap();
+    listener
+}
+
+/// Answers every sender as a receiver does that has no place, by the least that can be done.
+fn accept_only(listener: TcpListener, count: usize) -> Vec<TcpStream> {
+    let wait = bytes_of(&Message::Wait);
+    let mut invitation = vec![0; invite(0).len()];
+    let mut accepted = Vec::with_capacity(count);
+    while accepted.len() < count {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut invitation).unwrap();
+        stream.write_all(&wait).unwrap();
+        accepted.push(stream);
+    }
+    accepted
+}
+
+/// Makes the file that every active peer transfers.
+fn content(scratch: &Scratch) -> String {
+    let (path, bytes) = (scratch.file("content"), 0..BYTES);
+    let bytes: Vec<u8> = bytes.map(|at| (at * 7 + at / 251) as u8).collect();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Real senders of a file each, by their hosts.
+fn senders(lab: &Lab, to: SocketAddr, scratch: &Scratch) -> Vec<Vec<FileSender>> {
+    let mut expectation = Expectation::default();
+    (expectation.join_timeout, expectation.progress_timeout) = (LIMIT, LIMIT);
+    let content = content(scratch);
+    let open = |number: usize| {
+        let path = scratch.file(&format!("f{number}"));
+        fs::hard_link(&content, &path).unwrap();
+        let files = FileSet::builder().path(path).read().unwrap();
+        let session = SessionBuilder::at(Place::Hosts(vec![to.to_string()]));
+        FileSender::open(&session, files, &expectation).unwrap()
+    };
+    let of_host = |nth| {
+        let body = || (nth..active_count()).step_by(HOSTS).map(open).collect();
+        lab.host(1 + HOSTS + nth).enter(body).unwrap()
+    };
+    (0..HOSTS).map(of_host).collect()
+}
+
+/// Takes turns of all ends until each has done what `turn` tells; gives when each had.
+fn drive<E>(ends: &mut [E], began: Instant, turn: impl Fn(&mut E) -> bool) -> Vec<Duration> {
+    let mut times: Vec<Option<Duration>> = vec![None; ends.len()];
+    while times.iter().any(Option::is_none) {
+        assert!(began.elapsed() < LIMIT, "{times:?}");
+        for (end, time) in ends.iter_mut().zip(&mut times) {
+            if time.is_none() && turn(end) {
+                *time = Some(began.elapsed());
+            }
+        }
+    }
+    times.into_iter().flatten().collect()
+}
+
+/// Drives the senders of each host there, until each has said what `is_it` waits for; gives when
+/// each did. Does `meanwhile` again and again.
+fn drive_senders(
+    lab: &Lab,
+    senders: &mut [Vec<FileSender>],
+    is_it: impl Fn(&TransferSenderEvent) -> bool + Sync,
+    mut meanwhile: impl FnMut(),
+) -> Vec<Duration> {
+    let began = Instant::now();
+    let turn = |sender: &mut FileSender| {
+        sender.turn().unwrap();
+        std::iter::from_fn(|| sender.pop_event()).any(|event| is_it(&event))
+    };
+    thread::scope(|scope| {
+        let turn = &turn;
+        let drivers: Vec<_> = senders
+            .iter_mut()
+            .enumerate()
+            .map(|(nth, its)| {
+                let body = move || drive(its, began, turn);
+                scope.spawn(move || lab.host(1 + HOSTS + nth).enter(body).unwrap())
+            })
+            .collect();
+        while drivers.iter().any(|it| !it.is_finished()) {
+            meanwhile();
+            thread::sleep(LOOK_INTERVAL);
+        }
+        let driven = drivers.into_iter().map(|it| it.join().unwrap());
+        driven.collect::<Vec<_>>().concat()
+    })
+}
+
+/// Asserts that no peer got much less than the others, by when each was done; gives the slowest
+/// rate as a share of the mean.
+fn assert_fair(times: &[Duration]) -> f64 {
+    let rates: Vec<f64> = times.iter().map(|it| 1.0 / it.as_secs_f64()).collect();
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min) / mean;
+    assert!(
+        slowest >= SLOWEST,
+        "the slowest has {slowest:.2} of the mean"
+    );
+    slowest
+}
+
+/// Where files arrive: in memory where the machine has such a place, because the network is what is
+/// looked at. Removed when dropped.
+struct Incoming(PathBuf);
+
+impl Incoming {
+    fn new(scratch: &Scratch) -> Self {
+        let memory = Path::new("/dev/shm");
+        Self(match memory.is_dir() {
+            true => memory.join(format!("towline-many-{}", std::process::id())),
+            false => scratch.file("in").into(),
+        })
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
+    alone(|| {
+        raise_limit();
+        let (lab, scratch) = (
+            Lab::new(&LabSpec::new(1 + 2 * HOSTS as u8)).unwrap(),
+            Scratch::new("many"),
+        );
+        let (idle, active) = (idle_count(), active_count());
+        let incoming = Incoming::new(&scratch);
+        let ip = lab.host(0).ipv4();
+
+        // What a rush costs at least. It is a smaller one, because this process has both ends.
+        let bare = SocketAddr::new(ip.into(), PORT + 1);
+        let listener = lab.host(0).enter(|| listen(bare)).unwrap();
+        let least = thread::scope(|scope| {
+            let of_host = idle / HOSTS / BARE_PART;
+            let server = scope.spawn(move || accept_only(listener, of_host * HOSTS));
+            let (_streams, _, took) = rush(&lab, bare, of_host);
+            drop(server.join().unwrap());
+            took.mul_f64(idle as f64 / (of_host * HOSTS) as f64)
+        });
+
+        let to = SocketAddr::new(ip.into(), PORT);
+        let words = format!(
+            "recv {} --listen {PORT} --from 10.77.0.0/24 --serve --max-transfers {active} --json",
+            incoming.0.display()
+        );
+        let receiver = End::start(towline(lab.host(0), &words));
+        receiver.await_session();
+        let before_kib = receiver.resident_kib();
+
+        // Senders take all places, and stand still.
+        let mut senders = senders(&lab, to, &scratch);
+        let joined =
+            |event: &TransferSenderEvent| matches!(event, TransferSenderEvent::Joined { .. });
+        let times = drive_senders(&lab, &mut senders, joined, || ());
+        let joining = times.iter().max().unwrap();
+        receiver.await_counter("object_receiver.transfers_accepted", active as u64);
+        let waited = || receiver.counter("object_receiver.callers_waited").unwrap();
+        let had_waited = waited();
+
+        let (streams, answers, took) = rush(&lab, to, idle / HOSTS);
+        let others: Vec<_> = answers.iter().filter(|it| *it != "WAIT").collect();
+        assert!(others.is_empty(), "{others:?}");
+        let ratio = took.as_secs_f64() / least.as_secs_f64();
+        let idle_kib = receiver.resident_kib();
+        for counter in [
+            "object_receiver.callers_refused",
+            "object_receiver.callers_late",
+            "udp.links_refused",
+        ] {
+            assert_eq!(receiver.counter(counter), Some(0), "{counter}");
+        }
+        assert_eq!(waited() - had_waited, idle as u64);
+
+        // They go on, all at once.
+        let mut most_kib = idle_kib;
+        let done = |event: &TransferSenderEvent| matches!(event, TransferSenderEvent::Done { .. });
+        let times = drive_senders(&lab, &mut senders, done, || {
+            most_kib = most_kib.max(receiver.resident_kib());
+        });
+        let took_all = *times.iter().max().unwrap();
+        let slowest = assert_fair(&times);
+        println!(
+            "{idle} senders connect in {took:.2?} ({ratio:.1} of a bare loop's {least:.2?}), none \
+             refused; {active} admitted in {joining:.2?}; {active} beside them transfer {} MB in \
+             {took_all:.2?}, the slowest {slowest:.2} of the mean; memory {} MB, {} MB idle, {} \
+             MB at most",
+            (active * BYTES) / 1_000_000,
+            before_kib / 1_000,
+            idle_kib / 1_000,
+            most_kib / 1_000
+        );
+        assert!(ratio < RUSH_TIMES, "{took:?} instead of {least:?}");
+        assert!(most_kib < memory_kib_max(), "{most_kib} KiB");
+        for number in 0..active {
+            let came = incoming.0.join(format!("f{number}"));
+            assert_eq!(fs::metadata(came).unwrap().len(), BYTES as u64);
+        }
+        drop((streams, receiver));
+    });
+}
+
+/// Receivers that join and then say nothing, at as many addresses of this host: gives their
+/// connections once each has the manifest.
+fn silent_receivers(listener: &TcpListener, count: usize) -> Vec<TcpStream> {
+    let mut joined = Vec::with_capacity(count);
+    let mut invitations = Vec::new();
+    while invitations.len() < count {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        invitations.push(stream);
+        // Greet while more come.
+        let number = invitations.len() as u64;
+        let stream = invitations.last_mut().unwrap();
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        let mut piece = [0; 4096];
+        let session_id = loop {
+            if let Some(message) = decoder.next_message().unwrap() {
+                let Message::Invite(invite) = message else {
+                    panic!("{message}");
+                };
+                break invite.session_id;
+            }
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "closed before it was invited");
+            decoder.push(&piece[..count]);
+        };
+        let hello = Message::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            instance: number,
+            session_id,
+            name: &format!("idle{number}"),
+            nonce: None,
+        });
+        stream.write_all(&bytes_of(&hello)).unwrap();
+    }
+    for mut stream in invitations {
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        while next_name(&mut stream, &mut decoder) != "PASS_END" {}
+        joined.push(stream);
+    }
+    joined
+}
+
+#[test]
+fn one_sender_serves_very_many_receivers_and_those_that_take_share_alike() {
+    alone(|| {
+        raise_limit();
+        let scratch = Scratch::new("many-receivers");
+        let (idle, active) = (idle_count(), active_count());
+        let content = content(&scratch);
+        let all = SocketAddr::from(([0, 0, 0, 0], PORT));
+        let listener = listen(all);
+        let (mut receivers, files): (Vec<FileReceiver>, Vec<MemoryFiles>) = (0..active)
+            .map(|number| {
+                let place = Place::Listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+                let session = SessionBuilder::at(place).name(format!("r{number}"));
+                let files = MemoryFiles::new(2 * BYTES as u64);
+                let receiver = FileReceiver::builder(session, Target::Memory(files.clone()));
+                (receiver.open().unwrap(), files)
+            })
+            .unzip();
+        let mut hosts: Vec<String> = (0..idle)
+            .map(|number| format!("127.1.{}.{}", number / 250, 1 + number % 250))
+            .collect();
+        hosts.extend(receivers.iter().map(|it| it.place().to_string()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+        command.args(["send", &content, "--json"]);
+        command.args(["--timeout", "120s", "--join-timeout", "120s"]);
+        for some in hosts.chunks(1_000) {
+            command.args(["--to", &some.join(",")]);
+        }
+        let began = Instant::now();
+        let sender = End::start(command);
+        let streams = silent_receivers(&listener, idle);
+        let joined = began.elapsed();
+        let idle_kib = sender.resident_kib();
+
+        let mut most_kib = idle_kib;
+        let times = thread::scope(|scope| {
+            let driver = scope.spawn(|| drive(&mut receivers, Instant::now(), has_delivered));
+            while !driver.is_finished() {
+                most_kib = most_kib.max(sender.resident_kib());
+                thread::sleep(LOOK_INTERVAL);
+            }
+            driver.join().unwrap()
+        });
+        let took_all = *times.iter().max().unwrap();
+        let slowest = assert_fair(&times);
+        println!(
+            "{idle} receivers joined in {joined:.2?}; {active} beside them receive {} MB in \
+             {took_all:.2?}, the slowest {slowest:.2} of the mean; memory {} MB idle, {} MB at \
+             most",
+            (active * BYTES) / 1_000_000,
+            idle_kib / 1_000,
+            most_kib / 1_000
+        );
+        assert!(most_kib < memory_kib_max(), "{most_kib} KiB");
+        for files in files {
+            assert_eq!(files.take().len(), 1);
+        }
+        drop(streams);
+    });
+}
+
+/// Takes a turn of a receiver; tells whether it has delivered.
+fn has_delivered(receiver: &mut FileReceiver) -> bool {
+    receiver.turn().unwrap();
+    std::iter::from_fn(|| receiver.pop_event()).any(|event| {
+        matches!(
+            event,
+            ObjectReceiverEvent::Transfer {
+                event: TransferReceiverEvent::Delivered { .. },
+                ..
+            }
+        )
+    })
+}
+
+/// What a hostile host says on its connections.
+#[derive(Clone, Copy, Debug)]
+enum Hostility {
+    /// Its invitation byte by byte, and never to the end.
+    Slow,
+    /// That a message of 4 GiB comes.
+    Huge,
+    /// Bytes that mean nothing.
+    Garbage,
+    /// A good invitation, and then words of another key.
+    WrongKey,
+    /// What a sender with the key has said before.
+    Replay,
+}
+
+const HOSTILITIES: [Hostility; 5] = [
+    Hostility::Slow,
+    Hostility::Huge,
+    Hostility::Garbage,
+    Hostility::WrongKey,
+    Hostility::Replay,
+];
+/// Connections of each kind that a hostile host makes at least, and how many it keeps open, the
+/// newest ones: so long that they are late.
+const HOSTILE_MIN: usize = 400;
+const KEPT_MAX: usize = 500;
+/// How often a hostile host opens a connection on which it says something.
+const PACE: Duration = Duration::from_millis(20);
+
+/// Ends the attacks when it is dropped, by a panic, too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Opens connections and says what is hostile, to the end.
+fn attack(to: SocketAddr, kind: Hostility, recorded: &[u8], is_over: &AtomicBool) {
+    let (mut kept, mut made) = (VecDeque::new(), 0);
+    let invitation = bytes_of(&Message::Invite(Invite {
+        session_id: 5,
+        required: wire::pgm::Mark::PROTECTED,
+        receiver_count: 1,
+    }));
+    let challenge = bytes_of(&Message::Challenge(Challenge { nonce: [7; 16] }));
+    // A welcome whose tag no key has made.
+    let tagged = [[0, 0, 0, 32, 0, 2, 0, 2].as_slice(), &[9; 32]].concat();
+    while !is_over.load(Ordering::Relaxed) || made < HOSTILE_MIN {
+        let Ok(mut stream) = TcpStream::connect_timeout(&to, Duration::from_secs(1)) else {
+            continue;
+        };
+        made += 1;
+        let noise = (0..64_u32).map(|at| (at.wrapping_mul(made as u32) >> 3) as u8);
+        let words = match kind {
+            Hostility::Slow => invitation[..1].to_vec(),
+            Hostility::Huge => vec![0xff; 8],
+            Hostility::Garbage => noise.collect(),
+            Hostility::WrongKey => [&invitation[..], &challenge, &tagged].concat(),
+            Hostility::Replay => recorded.to_vec(),
+        };
+        // A connection that was closed already has served its purpose.
+        let _said = stream.write_all(&words);
+        kept.push_back((stream, words.len()));
+        if kept.len() > KEPT_MAX {
+            kept.pop_front();
+        }
+        thread::sleep(PACE);
+        if matches!(kind, Hostility::Slow) {
+            for (stream, said) in kept.iter_mut().rev().take(KEPT_MAX / 10) {
+                if *said + 1 < invitation.len() {
+                    let _next = stream.write_all(&invitation[*said..=*said]);
+                    *said += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Hosts on which a program each opens connections and says nothing.
+const SILENT_HOSTS: usize = 3;
+const SILENT_COUNT: &str = "TOWLINE_LAB_SILENT_COUNT";
+const ALL_SILENT: &str = "all connections are open";
+
+/// Starts a program on a host that keeps `count` connections open. It is this one, because no
+/// process has descriptors for all of them.
+fn start_silent(host: &Host, to: SocketAddr, count: usize) -> End {
+    let mut command = host.command(env::current_exe().unwrap());
+    command.args(["--exact", "crowd::silent_host", "--ignored", "--nocapture"]);
+    command.env(SILENT_COUNT, format!("{count} {to}"));
+    End::start(command)
+}
+
+#[test]
+#[ignore = "the body of a program that another test starts"]
+fn silent_host() {
+    let words = env::var(SILENT_COUNT).unwrap_or_default();
+    let Some((count, to)) = words.split_once(' ') else {
+        return println!("{SILENT_COUNT} does not say how many, and to whom");
+    };
+    let (count, to): (usize, SocketAddr) = (count.parse().unwrap(), to.parse().unwrap());
+    sys::limit_open_files(count as u64 + 100).unwrap();
+    let connect = || TcpStream::connect_timeout(&to, LIMIT).unwrap();
+    let mut kept: VecDeque<TcpStream> = (0..count).map(|_| connect()).collect();
+    eprintln!("{ALL_SILENT}");
+    // Until it is killed, new ones take the place of the oldest.
+    loop {
+        kept.pop_front();
+        kept.push_back(connect());
+        thread::sleep(PACE);
+    }
+}
+
+/// Lets a sender with the key transfer a file through `host`, which writes down what it said.
+fn record(lab: &Lab, (host, to): (usize, SocketAddr), words: &str) -> Vec<u8> {
+    let ip = lab.host(host).ipv4();
+    let at = SocketAddr::new(ip.into(), PORT);
+    let listener = lab.host(host).enter(|| TcpListener::bind(at)).unwrap();
+    let listener = listener.unwrap();
+    let sender = End::start(towline(lab.host(1), &format!("{words} --to {at}")));
+    let (mut near, _) = listener.accept().unwrap();
+    let far = lab.host(host).enter(|| TcpStream::connect(to)).unwrap();
+    let mut far = far.unwrap();
+    let (mut back, mut forth) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    let mut recorded = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            drop(std::io::copy(&mut back, &mut forth));
+            drop(forth.shutdown(std::net::Shutdown::Write));
+        });
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = near.read(&mut piece) {
+            recorded.extend_from_slice(&piece[..count]);
+            far.write_all(&piece[..count]).unwrap();
+        }
+        drop(far.shutdown(std::net::Shutdown::Write));
+    });
+    let sent = sender.report(LIMIT);
+    assert_eq!(sent["is_proven"], true, "{sent:#}");
+    // All of the handshake, and some content.
+    recorded.truncate(16_384);
+    recorded
+}
+
+#[test]
+fn hostile_connections_of_every_kind_keep_no_sender_out() {
+    alone(|| {
+        raise_limit();
+        // A receiver, an honest sender, hosts that are silent, and one that is not.
+        let (lab, scratch) = (
+            Lab::new(&LabSpec::new(3 + SILENT_HOSTS as u8)).unwrap(),
+            Scratch::new("crowd-hostile"),
+        );
+        let hostile = 2 + SILENT_HOSTS;
+        let key = crate::siege::key_of(&scratch);
+        let content = content(&scratch);
+        let to = SocketAddr::new(lab.host(0).ipv4().into(), PORT);
+        let words = format!(
+            "recv {} --listen {PORT} --serve --overwrite --json {key}",
+            scratch.file("in")
+        );
+        let receiver = End::start(towline(lab.host(0), &words));
+        receiver.await_session();
+        let send = format!("send {content} --json --join-timeout 60s {key}");
+        let recorded = record(&lab, (hostile, to), &send);
+        let mut most_kib = 0;
+        let mut transfer = || {
+            let sender = End::start(towline(lab.host(1), &format!("{send} --to {to}")));
+            let sent = sender.report(LIMIT);
+            assert_eq!(sent["is_proven"], true, "{sent:#}");
+            most_kib = most_kib.max(receiver.resident_kib());
+        };
+        let silent_count = 5 * idle_count();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _ends_with_this = Over(&is_over);
+            for kind in HOSTILITIES {
+                let (host, recorded, is_over) = (lab.host(hostile), &recorded, &is_over);
+                let body = move || attack(to, kind, recorded, is_over);
+                scope.spawn(move || host.enter(body).unwrap());
+            }
+            let count = silent_count.div_ceil(SILENT_HOSTS);
+            let start = |nth| start_silent(lab.host(2 + nth), to, count);
+            let silent: Vec<End> = (0..SILENT_HOSTS).map(start).collect();
+            for _ in 0..5 {
+                transfer();
+            }
+            silent.iter().for_each(|it| it.await_said(ALL_SILENT));
+            transfer();
+        });
+        let count = |name: &str| receiver.counter(name).unwrap();
+        let end = Instant::now() + LIMIT;
+        let (all, counts) = loop {
+            let (counts, all) = (COUNTED.map(count), count("udp.links_accepted"));
+            if counts.iter().sum::<u64>() == all {
+                break (all, counts);
+            }
+            assert!(Instant::now() < end, "{all} connections: {counts:?}");
+            thread::sleep(PACE);
+        };
+        println!(
+            "{all} connections, {silent_count} of them silent at a time, others {HOSTILITIES:?}; 6 \
+             of 6 transfers proven, memory {} MB at most; {COUNTED:?}: {counts:?}",
+            most_kib / 1_000,
+        );
+        assert!(all >= (silent_count + HOSTILITIES.len() * HOSTILE_MIN) as u64);
+        assert!(most_kib < memory_kib_max(), "{most_kib} KiB");
+    });
+}
+
+/// What becomes of connections: each is counted once.
+const COUNTED: [&str; 5] = [
+    "object_receiver.callers_greeted",
+    "object_receiver.callers_refused",
+    "object_receiver.callers_cut",
+    "object_receiver.callers_late",
+    "object_receiver.callers_gone",
+];
