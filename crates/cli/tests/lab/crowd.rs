@@ -58,9 +58,9 @@ fn memory_kib_max() -> u64 {
     350_000 * idle_count() as u64 / 10_000 + 50_000
 }
 
-/// Lets this process have a descriptor of each idle peer, and what each active one needs.
+/// Lets this process have a descriptor of each idle peer, and what active and hostile ones need.
 fn raise_limit() {
-    let wanted = 2 * idle_count() as u64;
+    let wanted = (2 * idle_count() as u64).max(6_000);
     let granted = sys::limit_open_files(wanted).unwrap();
     assert!(granted >= wanted, "ulimit -Hn has to be {wanted} at least");
 }
