@@ -250,6 +250,13 @@ base::parameters! {
         "a tenth of ANSWER_EXPECTED",
         "how often a receiver looks whether a sender that waits can have a place, when nothing \
          happens meanwhile";
+    WAIT_INTERVAL: Duration = s(10), "time", Receiver,
+        "judgement: 1,000 messages a second to SENDERS_WAITING_MAX senders",
+        "how often a sender that waits in line is told so again";
+    WAIT_PATIENCE: Duration = s(30), "time", Source,
+        "WAIT_INTERVAL, three times",
+        "how long a sender that waits its turn believes that it has one after it was told so last; \
+         then it dials again";
     MANIFESTS_BYTES_MAX: usize = 128 << 20, "bytes", Receiver,
         "twice MANIFEST_BYTES_MAX",
         "bytes of manifests kept for all transfers together";

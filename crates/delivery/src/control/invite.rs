@@ -223,6 +223,12 @@ impl Invitations {
         self.in_line_count > 0
     }
 
+    /// Returns true while the host of receiver `slot` has this sender wait its turn.
+    pub(crate) fn waits_for(&self, slot: usize) -> bool {
+        let mut places = self.by_slot.range((slot, 0)..=(slot, usize::MAX));
+        places.any(|&(_, place)| self.all[place].is_in_line())
+    }
+
     /// Says when the next host is to be dialled.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.first().map(|&(due, _)| due)
@@ -328,5 +334,25 @@ mod tests {
             }
             assert!(!invitations.is_in_line());
         }
+    }
+
+    #[test]
+    fn a_receiver_that_was_admitted_is_waited_for_while_its_host_has_the_sender_wait() {
+        let now = Instant::from_nanos(1);
+        let mut invitations = Invitations::new(now, &[SocketAddr::from(([10, 0, 0, 1], 1))]);
+        for link in [LinkId(3), LinkId(4)] {
+            let (place, _) = invitations.dial(now + INVITE_LATER * 9).unwrap();
+            assert!(invitations.link_opened(place, link));
+            invitations.opened(link);
+            if link == LinkId(3) {
+                invitations.admitted(link, 7);
+                invitations.lost(now, link);
+            }
+            assert!(!invitations.waits_for(7));
+        }
+        assert!(invitations.waits(LinkId(4)).is_none(), "no news");
+        assert!(invitations.waits_for(7) && !invitations.waits_for(8));
+        invitations.admitted(LinkId(4), 7);
+        assert!(!invitations.waits_for(7));
     }
 }

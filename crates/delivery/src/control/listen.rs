@@ -16,7 +16,10 @@ use wire::object::{
     VERSION,
 };
 
-use crate::{Admission, parameters::GREETINGS_MAX};
+use crate::{
+    Admission,
+    parameters::{GREETINGS_MAX, WAIT_PATIENCE},
+};
 
 use super::{
     crowd::Crowd,
@@ -261,8 +264,8 @@ impl Listener {
                 return Word::Declined { reason, text };
             }
             Message::Wait if greeting.is_invited => {
-                // The system tells when the peer's host is gone.
-                let deadline = Instant::NEVER;
+                // The system tells when the peer's host is gone, and this when its program is stuck.
+                let deadline = now + WAIT_PATIENCE;
                 self.await_greeting(
                     link,
                     Greeting {
@@ -391,15 +394,17 @@ impl Listener {
 
     /// Returns the earliest time by which a connection must have greeted.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let next = self.deadlines.first().map(|&(deadline, _)| deadline);
-        next.filter(|&deadline| deadline != Instant::NEVER)
+        self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{Fabric, over_ipv4_and_ipv6};
+    use crate::{
+        fabric::{Fabric, over_ipv4_and_ipv6},
+        parameters::WAIT_INTERVAL,
+    };
 
     fn at(milliseconds: u64) -> Instant {
         Instant::from_nanos(milliseconds * 1_000_000)
@@ -450,12 +455,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_told_to_wait_waits_for_as_long_as_it_takes() {
-        let wait = |listener: &mut Listener, link| {
+    fn a_sender_waits_for_as_long_as_it_is_told_so_and_not_for_a_receiver_that_is_stuck() {
+        let wait = |listener: &mut Listener, now, link| {
             let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(64));
             Message::Wait.emit(&mut bytes);
             decoder.push(&bytes);
-            matches!(listener.next(at(0), link, &mut decoder), Word::Waits)
+            matches!(listener.next(now, link, &mut decoder), Word::Waits)
         };
         let mut listener = Listener::new(1, 4, Duration::from_secs(5));
         for (link, is_dialled) in [(LinkId(1), true), (LinkId(2), true), (LinkId(3), false)] {
@@ -467,16 +472,23 @@ mod tests {
                 false => listener.accept(at(0), link, peer(1), false).unwrap(),
             }
         }
-        assert!(wait(&mut listener, LinkId(1)));
-        assert!(!wait(&mut listener, LinkId(3)), "only who was invited");
-        assert_eq!(listener.next_deadline(), Some(at(5_000)));
-        assert_eq!(
-            listener.expire(at(1_000_000)),
-            1,
-            "the second was told nothing"
+        assert!(wait(&mut listener, at(0), LinkId(1)));
+        assert!(
+            !wait(&mut listener, at(0), LinkId(3)),
+            "only who was invited"
         );
-        assert_eq!(listener.next_deadline(), None);
-        assert!(listener.greeting.contains_key(&LinkId(1)));
+        assert_eq!(listener.next_deadline(), Some(at(5_000)));
+        assert_eq!(listener.expire(at(5_000)), 1, "the second was told nothing");
+        let mut now = at(0);
+        for _ in 0..100 {
+            now += WAIT_INTERVAL;
+            assert_eq!(listener.expire(now), 0);
+            assert!(wait(&mut listener, now, LinkId(1)));
+        }
+        assert_eq!(listener.next_deadline(), Some(now + WAIT_PATIENCE));
+        // It is told no more.
+        assert_eq!(listener.expire(now + WAIT_PATIENCE), 1);
+        assert!(!listener.links.is_open(LinkId(1)));
     }
 
     #[test]

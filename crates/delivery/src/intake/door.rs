@@ -14,9 +14,9 @@
 //! and has not answered is not asked again for a while.
 //!
 //! Whoever may not be asked at once waits in line, connected, so that nobody is refused in a rush.
-//! Every network has its turn, and in it every host; when the line is full, the host with most of
-//! it makes room for one with fewer. One that waits costs its connection: it has nothing to say,
-//! so nothing of it is kept.
+//! It is told so again and again; one that hears nothing dials again. Every network has its turn,
+//! and in it every host; when the line is full, the host with most of it makes room for one with
+//! fewer. One that waits costs its connection: it has nothing to say, so nothing of it is kept.
 //!
 //! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
 //! gone.
@@ -55,8 +55,7 @@ impl Door {
 
     /// Says when the door is to be looked at although nobody knocks.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let look_at = (!self.line.is_empty()).then_some(self.line.look_at);
-        base::earliest(self.listener.next_deadline(), look_at)
+        base::earliest(self.listener.next_deadline(), self.line.next_deadline())
     }
 }
 
@@ -222,7 +221,7 @@ impl<I: Intake> Transfers<I> {
             Seat::InsteadOf(other) => door.line.leave(other).map(|sender| (other, sender)),
             Seat::Free | Seat::None => None,
         };
-        door.line.join(link, sender);
+        door.line.join(now, link, sender);
         self.counters.callers_waited += 1;
         if let Some((other, sender)) = other {
             self.come_later(other, sender);
@@ -293,6 +292,22 @@ impl<I: Intake> Transfers<I> {
         }
         if let Some(door) = &mut self.door {
             door.line.look_at = now;
+        }
+    }
+
+    /// Does what is due at the door: closes connections on which nobody says who it is, and tells
+    /// those who wait that they still do, so that they know that this end works.
+    pub(super) fn mind_door(&mut self, now: Instant) {
+        let Some(door) = &mut self.door else {
+            return;
+        };
+        self.counters.callers_late += door.listener.expire(now);
+        while let Some(link) = door.line.tell_next(now) {
+            let links = &mut door.listener.links;
+            if links.queued(link) == Some(0) {
+                let is_queued = links.queue(link, &Message::Wait);
+                debug_assert!(is_queued, "nothing is queued before it");
+            }
         }
     }
 

@@ -4,18 +4,26 @@
 //! half of the line at most, and a network three quarters. When the line is full, nobody keeps a
 //! place that a host with fewer of them wants.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use base::{Instant, LinkId, Share};
 
 use super::Sender;
-use crate::control::{Crowd, Seat};
+use crate::{
+    control::{Crowd, Seat},
+    parameters::WAIT_INTERVAL,
+};
 
 /// The senders in line.
 #[derive(Debug)]
 pub(super) struct Line {
-    senders: BTreeMap<LinkId, Sender>,
+    /// Each with when it is to be told again that it waits.
+    senders: BTreeMap<LinkId, (Sender, Instant)>,
     links: BTreeMap<Sender, LinkId>,
+    to_tell: BTreeSet<(Instant, LinkId)>,
     hosts: Crowd,
     places_max: usize,
     /// When to look next, while senders wait.
@@ -28,6 +36,7 @@ impl Line {
         Self {
             senders: BTreeMap::new(),
             links: BTreeMap::new(),
+            to_tell: BTreeSet::new(),
             hosts: Crowd::new(),
             places_max,
             look_at: Instant::NEVER,
@@ -47,25 +56,48 @@ impl Line {
         other.map_or(Seat::None, Seat::InsteadOf)
     }
 
-    /// Adds a sender at the end.
-    pub(super) fn join(&mut self, link: LinkId, sender: Sender) {
-        self.senders.insert(link, sender);
+    /// Adds a sender at the end, which was just told that it waits.
+    pub(super) fn join(&mut self, now: Instant, link: LinkId, sender: Sender) {
         self.links.insert(sender, link);
         self.hosts.add(link, sender.address.ip());
+        self.told(now, link, sender);
+    }
+
+    fn told(&mut self, now: Instant, link: LinkId, sender: Sender) {
+        let again_at = now + WAIT_INTERVAL;
+        self.senders.insert(link, (sender, again_at));
+        self.to_tell.insert((again_at, link));
     }
 
     /// Takes a connection out; returns its sender.
     pub(super) fn leave(&mut self, link: LinkId) -> Option<Sender> {
-        let sender = self.senders.remove(&link)?;
+        let (sender, again_at) = self.senders.remove(&link)?;
+        self.to_tell.remove(&(again_at, link));
         self.links.remove(&sender);
         self.hosts.remove(link);
         Some(sender)
     }
 
+    /// Returns a connection whose sender is to be told that it still waits, and notes that it is.
+    pub(super) fn tell_next(&mut self, now: Instant) -> Option<LinkId> {
+        let &(again_at, link) = self.to_tell.first().filter(|&&(at, _)| at <= now)?;
+        self.to_tell.remove(&(again_at, link));
+        let &(sender, _) = self.senders.get(&link)?;
+        self.told(now, link, sender);
+        Some(link)
+    }
+
+    /// Says when something is to be done although nobody comes or goes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let &(tell_at, _) = self.to_tell.first()?;
+        Some(tell_at.min(self.look_at))
+    }
+
     /// Returns the sender whose turn it is, with its connection.
     pub(super) fn next_turn(&mut self) -> Option<(LinkId, Sender)> {
         let link = self.hosts.next_turn()?;
-        Some((link, *self.senders.get(&link)?))
+        let &(sender, _) = self.senders.get(&link)?;
+        Some((link, sender))
     }
 
     /// Returns the connection on which a sender waits.

@@ -629,9 +629,7 @@ impl<I: Intake> Transfers<I> {
         for transfer in &mut self.all {
             transfer.receiver.handle_timeout(now);
         }
-        if let Some(door) = &mut self.door {
-            self.counters.callers_late += door.listener.expire(now);
-        }
+        self.mind_door(now);
         self.settle_all(now);
     }
 

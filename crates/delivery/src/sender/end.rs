@@ -24,6 +24,10 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         if member.link.is_none() {
+            if self.invitations.waits_for(slot) {
+                // Its host has answered, and greets when it has a place.
+                member.gone_at = now;
+            }
             if now.since(member.gone_at) >= patience {
                 let seconds = patience.as_secs();
                 let text = format!(

@@ -124,51 +124,121 @@ impl<C: Content> TransferSender<C> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::{net::SocketAddr, time::Duration};
 
     use base::LinkEvent;
-    use wire::object::Message;
+    use wire::object::{Hello, Message, VERSION};
 
     use super::*;
-    use crate::{Entry, LinkCommand, TransferSenderConfig, memory::MemoryContent};
+    use crate::{
+        Entry, LinkCommand, TransferSenderConfig,
+        memory::MemoryContent,
+        parameters::{WAIT_INTERVAL, WAIT_PATIENCE},
+    };
 
-    #[test]
-    fn a_sender_that_waits_its_turn_does_not_give_up_and_afterwards_has_all_its_time() {
-        let at = |seconds: u64| Instant::from_nanos((seconds + 1) * 1_000_000_000);
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos((seconds + 1) * 1_000_000_000)
+    }
+
+    /// A sender that has invited the receiver at its only host, on this connection.
+    fn inviting(link: LinkId) -> TransferSender<MemoryContent> {
         let (manifest, content) =
             MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
         let mut config = TransferSenderConfig::new(5, 1, 1);
         let peer = SocketAddr::from(([10, 0, 0, 1], 7500));
         config.carriage = Carriage::Links(vec![peer]);
-        let wait = config.join_timeout.as_secs();
         let mut sender = TransferSender::new(config, manifest, content, at(0));
         sender.handle_timeout(at(0));
-        let link = LinkId(1);
+        connect(&mut sender, at(0), link);
+        sender
+    }
+
+    /// Opens the connection that the sender asks for, and lets it say what it has to.
+    fn connect(sender: &mut TransferSender<MemoryContent>, now: Instant, link: LinkId) {
         assert!(matches!(sender.poll_link(), Some(LinkCommand::Open { .. })));
         sender.link_opened(0, link);
-        sender.handle_link(at(0), link, LinkEvent::Opened, &[]);
+        sender.handle_link(now, link, LinkEvent::Opened, &[]);
         while let Some(command) = sender.poll_link() {
             if let LinkCommand::Send { link, bytes } = command {
                 let taken = bytes.len();
                 sender.link_sent(link, taken);
             }
         }
+    }
+
+    fn hear(
+        sender: &mut TransferSender<MemoryContent>,
+        now: Instant,
+        link: LinkId,
+        message: &Message<'_>,
+    ) {
         let mut bytes = Vec::new();
-        Message::Wait.emit(&mut bytes);
-        sender.handle_link(at(1), link, LinkEvent::Data, &bytes);
-        let told = std::iter::from_fn(|| sender.pop_event())
-            .any(|event| format!("{event:?}").contains("waits its turn"));
-        assert!(told);
-        let late = at(100 * wait);
-        for now in [at(wait + 1), at(10 * wait), late] {
+        message.emit(&mut bytes);
+        sender.handle_link(now, link, LinkEvent::Data, &bytes);
+    }
+
+    /// Lets the receiver say again and again that this sender waits; gives when it was over.
+    fn wait(sender: &mut TransferSender<MemoryContent>, from: Instant, link: LinkId) -> Instant {
+        let mut now = from;
+        for _ in 0..100 {
+            hear(sender, now, link, &Message::Wait);
+            now += WAIT_INTERVAL;
             sender.handle_timeout(now);
             assert!(!sender.is_finished());
         }
-        // Its place in line is lost: it dials again, for as long as at the beginning.
-        sender.handle_link(late, link, LinkEvent::Closed, &[]);
-        sender.handle_timeout(at(100 * wait + wait - 1));
-        assert!(!sender.is_finished());
-        sender.handle_timeout(at(101 * wait));
-        assert!(sender.is_finished());
+        now
+    }
+
+    #[test]
+    fn a_sender_that_waits_its_turn_does_not_give_up_and_afterwards_has_all_its_time() {
+        // Its place in line is lost with the connection, or the receiver says nothing any more.
+        for is_stuck in [false, true] {
+            let link = LinkId(1);
+            let mut sender = inviting(link);
+            let join_timeout = sender.config.join_timeout;
+            let mut now = wait(&mut sender, at(1), link);
+            let told = std::iter::from_fn(|| sender.pop_event())
+                .any(|event| format!("{event:?}").contains("waits its turn"));
+            assert!(told);
+            match is_stuck {
+                true => {
+                    now += WAIT_PATIENCE;
+                    sender.handle_timeout(now);
+                    assert!(sender.poll_link().is_some(), "the connection is closed");
+                }
+                false => sender.handle_link(now, link, LinkEvent::Closed, &[]),
+            }
+            // It dials again, for as long as at the beginning.
+            sender.handle_timeout(now + join_timeout - Duration::from_secs(1));
+            assert!(!sender.is_finished());
+            sender.handle_timeout(now + join_timeout);
+            assert!(sender.is_finished());
+        }
+    }
+
+    #[test]
+    fn a_receiver_whose_host_has_the_sender_wait_again_is_not_given_up() {
+        let link = LinkId(1);
+        let mut sender = inviting(link);
+        let hello = Message::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            session_id: 5,
+            instance: 1,
+            name: "r",
+            nonce: None,
+        });
+        hear(&mut sender, at(1), link, &hello);
+        assert_eq!(sender.members.len(), 1, "it was admitted");
+        // The receiver has no place for what was offered.
+        sender.handle_link(at(1), link, LinkEvent::Closed, &[]);
+        sender.handle_timeout(at(3));
+        let again = LinkId(2);
+        connect(&mut sender, at(3), again);
+        wait(&mut sender, at(3), again);
+        let events: Vec<_> = std::iter::from_fn(|| sender.pop_event()).collect();
+        let has_failed =
+            |event: &TransferSenderEvent| matches!(event, TransferSenderEvent::Failed { .. });
+        assert!(!events.iter().any(has_failed), "{events:?}");
     }
 }

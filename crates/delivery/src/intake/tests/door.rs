@@ -125,6 +125,8 @@ fn a_host_has_half_of_the_line_and_every_host_its_turn() {
     // Whoever waits is not late.
     receiver.handle_timeout(at(100));
     assert_eq!(receiver.counters().callers_late, 0);
+    // Nobody is greeted before it has been told again that it waits.
+    assert_eq!(told_to(&mut receiver).len(), 5);
     receiver.observe(at(100), |_| None);
     let greeted = told_to(&mut receiver);
     assert!(greeted.contains(&(honest, "HELLO")), "{greeted:?}");
@@ -157,6 +159,29 @@ fn a_store_that_still_works_keeps_its_transfers_place() {
     receiver.observe(at(1), |_| None);
     let told = told_to(&mut receiver);
     assert!(told.contains(&(waits, "HELLO")), "{told:?}");
+}
+
+#[test]
+fn who_waits_is_told_so_again_and_again() {
+    let mut receiver = busy(8);
+    for link in [1_u32, 2] {
+        let now = at(link.into());
+        let said = knock(&mut receiver, now, (link as usize, link), link.into());
+        assert_eq!(said, "WAIT");
+    }
+    for (seconds, told) in [
+        (10, vec![]),
+        (11, vec![(LinkId(1), "WAIT")]),
+        (12, vec![(LinkId(2), "WAIT")]),
+        (13, vec![]),
+        (100, vec![(LinkId(1), "WAIT"), (LinkId(2), "WAIT")]),
+    ] {
+        receiver.handle_timeout(at(seconds));
+        assert_eq!(told_to(&mut receiver), told, "{seconds} s");
+    }
+    receiver.handle_link(at(100), LinkId(1), LinkEvent::Closed, &[]);
+    receiver.handle_timeout(at(110));
+    assert_eq!(told_to(&mut receiver), [(LinkId(2), "WAIT")]);
 }
 
 #[test]

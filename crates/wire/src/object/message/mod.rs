@@ -47,7 +47,7 @@ pub enum Message<'a> {
     /// dialled. The receiver answers by its greeting, or refuses.
     Invite(Invite),
     /// The receiver has read the invitation, and greets when it has a place for one more transfer.
-    /// The sender waits on this connection.
+    /// The sender waits on this connection. It is told so again and again.
     Wait,
     /// A receiver says who it is; its first message on a connection.
     Hello(Hello<'a>),
