@@ -20,6 +20,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Free,
+    /// The sender takes no place of its own: it may continue a transfer that has lost its sender.
+    Claim,
     /// In place of the transfer with this index, whose sender has not answered for a while.
     InsteadOf(usize),
     /// As many senders as allowed are being asked.
@@ -39,12 +41,23 @@ pub(super) enum Decision<S> {
     Take(S),
     /// The transfer with this index continues in the session of the sender that offers.
     Continue(usize),
+    /// There is no place any more. The sender, which has dialled this receiver, dials again and
+    /// waits in line.
+    PutOff,
     Decline(Decline),
 }
 
 impl<S: Store> Transfer<S> {
     fn is_under_way(&self) -> bool {
         self.state == State::Accepted && !self.receiver.is_over()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_under_way() && !self.receiver.is_connected()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.state == State::Asking && !self.receiver.is_over()
     }
 
     fn is_of(&self, host: IpAddr) -> bool {
@@ -80,28 +93,13 @@ impl<I: Intake> Transfers<I> {
 
     pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {
         let host = sender.address.ip();
-        let under_way = || self.all.iter().filter(|t| t.is_under_way());
-        let may_continue = |t: &Transfer<_>| t.may_continue_at(host, self.has_key());
-        let count = under_way().count();
-        let (ending, places) = (self.intake.stores_ending(), self.config.transfers_max);
-        if self.config.is_single && ending >= places && !self.is_over() {
-            // A transfer gave way to another one, and its store still works.
-            return Place::Later;
-        }
-        if self.config.is_single && (count > 0 || self.is_over()) {
-            // Only the transfer's own sender matters from here on; it may have been restarted.
-            let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
-            if !is_its || self.is_over() {
-                return Place::Never;
-            }
-        } else if count + ending >= places && !under_way().any(may_continue) {
-            // A sender that continues a transfer takes no place of its own.
-            return Place::Full;
-        } else if !under_way().any(|t| may_continue(t) && !t.receiver.is_connected()) {
-            let share = self.share_of(under_way(), host);
-            if share != Share::Free {
-                return Place::NoShare(share);
-            }
+        let place = match () {
+            () if self.config.is_single => self.place_beside_a_single_one(host),
+            () if self.may_claim(sender) => Place::Claim,
+            () => self.room_for(host, None),
+        };
+        if !matches!(place, Place::Free | Place::Claim) {
+            return place;
         }
         let asked = self.all.iter().enumerate().filter_map(|(index, transfer)| {
             let since = transfer.receiver.asked_at().unwrap_or(now);
@@ -114,41 +112,113 @@ impl<I: Intake> Transfers<I> {
         if self.config.is_single && asked.clone().any(is_fresh) {
             return Place::Later;
         }
-        match seat(now, host, self.config.prospects_max, asked, &mut self.rng) {
-            Seat::Free => Place::Free,
+        let seat = seat(now, host, self.config.prospects_max, asked, &mut self.rng);
+        match seat {
+            Seat::Free => place,
+            // Others can wait in line for as long as a sender on a slow path takes to answer.
+            Seat::InsteadOf(_) if self.has_line() => Place::Later,
             Seat::InsteadOf(index) => Place::InsteadOf(index),
             Seat::None => Place::Later,
         }
     }
 
-    pub(super) fn decide(&mut self, sender: &Sender, offer: &Offer) -> Decision<I::Store> {
+    /// Says whether a receiver of a single transfer may ask a sender at `host`.
+    fn place_beside_a_single_one(&self, host: IpAddr) -> Place {
+        if self.is_over() {
+            return Place::Never;
+        }
+        if self.intake.stores_ending() >= self.config.transfers_max {
+            // A transfer gave way to another one, and its store still works.
+            return Place::Later;
+        }
+        // Only the transfer's own sender matters once there is one; it may have been restarted.
+        let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
+        match self.all.iter().any(Transfer::is_under_way) && !is_its {
+            true => Place::Never,
+            false => Place::Free,
+        }
+    }
+
+    /// Says whether a host has a place for one more transfer. The transfer at `asked`, whose sender
+    /// wants the place, does not count, nor does one that gives way to it.
+    ///
+    /// Where senders wait in line, a sender that is asked has its place already. So of all that
+    /// are greeted each finds a place for what it offers, unless places are lost meanwhile.
+    fn room_for(&self, host: IpAddr, asked: Option<usize>) -> Place {
+        let has_line = self.has_line();
+        let has_place = |&(index, t): &(usize, &Transfer<I::Store>)| {
+            let has_one = t.is_under_way() || (has_line && t.is_asked() && !t.is_claim);
+            has_one && asked != Some(index) && !self.gives_way(t, host)
+        };
+        let having = || self.all.iter().enumerate().filter(has_place);
+        if having().count() + self.intake.stores_ending() >= self.config.transfers_max {
+            return Place::Full;
+        }
+        match self.share_of(having().map(|(_, transfer)| transfer), host) {
+            Share::Free => Place::Free,
+            share => Place::NoShare(share),
+        }
+    }
+
+    /// Returns true when a sender may continue a transfer that has lost its sender: one of its own
+    /// host, or any where there is a key and nobody waits. As many senders may at a time as there
+    /// are such transfers, and each once, so that nobody passes others by in this way who begins
+    /// anew.
+    pub(super) fn may_claim(&self, sender: &Sender) -> bool {
+        let host = sender.address.ip();
+        let door = self.door.as_ref();
+        let is_any_its = self.has_key() && door.is_none_or(|door| door.line.is_empty());
+        let (mut own, mut all) = ((0, 0), (0, 0));
+        for transfer in &self.all {
+            let is_lost = usize::from(transfer.is_lost());
+            let is_claim = usize::from(transfer.is_asked() && transfer.is_claim);
+            all = (all.0 + is_lost, all.1 + is_claim);
+            if transfer.is_of(host) {
+                own = (own.0 + is_lost, own.1 + is_claim);
+            }
+        }
+        let may = own.0 > own.1 || (is_any_its && all.0 > all.1);
+        may && !self.turned_away.was_put_off(sender)
+    }
+
+    /// Decides on what the sender of the transfer at `index` offers.
+    pub(super) fn decide(&mut self, index: usize, offer: &Offer) -> Decision<I::Store> {
+        let sender = self.all[index].sender;
+        let host = sender.address.ip();
         let is_same =
             |t: &Transfer<_>| t.is_under_way() && t.receiver.manifest_id() == Some(offer.manifest);
-        let allowed = match self.all.iter().position(is_same) {
-            Some(twin) if self.all[twin].may_continue_at(sender.address.ip(), self.has_key()) => {
-                self.answered(sender.address.ip());
+        match self.all.iter().position(is_same) {
+            Some(twin) if self.all[twin].may_continue_at(host, self.has_key()) => {
+                self.answered(host);
                 return Decision::Continue(twin);
             }
             // The sender learns nothing about the other sender.
-            Some(_) => Err(limit(
-                "the same files are being received from another sender".to_owned(),
-            )),
-            None => self.check_bounds(offer),
-        };
-        match allowed.and_then(|()| self.intake.accept(sender, offer)) {
+            Some(_) => {
+                let text = "the same files are being received from another sender";
+                return Decision::Decline(limit(text.to_owned()));
+            }
+            None => {}
+        }
+        let place = self.room_for(host, Some(index));
+        if place != Place::Free && self.has_line() {
+            self.answered(host);
+            return Decision::PutOff;
+        }
+        let allowed = self
+            .check_place(place, host)
+            .and_then(|()| self.check_bytes(offer, host));
+        match allowed.and_then(|()| self.intake.accept(&sender, offer)) {
             Ok(store) => {
-                self.answered(sender.address.ip());
+                self.answered(host);
                 Decision::Take(store)
             }
             Err(decline) => Decision::Decline(decline),
         }
     }
 
-    /// Returns true while a transfer under way has lost its sender at `host`.
-    pub(super) fn has_lost_one_of(&self, host: IpAddr) -> bool {
-        let is_lost =
-            |t: &Transfer<_>| t.is_of(host) && t.is_under_way() && !t.receiver.is_connected();
-        self.all.iter().any(is_lost)
+    /// Returns true where senders that find no place wait in line.
+    const fn has_line(&self) -> bool {
+        self.door.is_some() && !self.config.is_single
     }
 
     fn has_key(&self) -> bool {
@@ -182,37 +252,45 @@ impl<I: Intake> Transfers<I> {
         match share {
             Share::NetworkFull => {
                 let count = network_share(own_max, all_max);
-                format!("{count} transfers from the network {}/64", network_of(host))
+                format!(
+                    "{} from the network {}/64",
+                    transfers(count),
+                    network_of(host)
+                )
             }
-            Share::Free | Share::HostFull => format!("{own_max} transfers from {host}"),
+            Share::Free | Share::HostFull => format!("{} from {host}", transfers(own_max)),
         }
     }
 
-    fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
-        let host = offer.peer.ip();
-        let (mut count, mut bytes) = (0, offer.manifest_bytes);
+    /// Says what a sender at `host` is told that offers something and finds this place.
+    fn check_place(&self, place: Place, host: IpAddr) -> Result<(), Decline> {
+        match place {
+            Place::Full => {
+                let most = transfers(self.config.transfers_max);
+                let text = match self.intake.stores_ending() {
+                    0 => "all are under way".to_owned(),
+                    ending => format!("{ending} that are over still wait for its disk"),
+                };
+                Err(limit(format!(
+                    "this receiver takes {most} at once, and {text}"
+                )))
+            }
+            Place::NoShare(share) => {
+                let most = self.share_in_words(share, host);
+                Err(limit(format!("this receiver takes {most} at once")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the manifests of all transfers stay within the bytes that are kept for them.
+    fn check_bytes(&self, offer: &Offer, host: IpAddr) -> Result<(), Decline> {
         let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
-        for transfer in self.all.iter().filter(stays) {
-            count += 1;
-            bytes = bytes.saturating_add(transfer.receiver.manifest_bytes());
-        }
-        let (transfers_max, bytes_max) =
-            (self.config.transfers_max, self.config.manifest_bytes_max);
-        let ending = self.intake.stores_ending();
-        if count + ending >= transfers_max {
-            let text = match ending {
-                0 => "all are under way".to_owned(),
-                _ => format!("{ending} that are over still wait for its disk"),
-            };
-            return Err(limit(format!(
-                "this receiver takes {transfers_max} transfers at once, and {text}"
-            )));
-        }
-        let share = self.share_of(self.all.iter().filter(stays), host);
-        if share != Share::Free {
-            let most = self.share_in_words(share, host);
-            return Err(limit(format!("this receiver takes {most} at once")));
-        }
+        let others = self.all.iter().filter(stays);
+        let bytes = others.fold(offer.manifest_bytes, |sum, transfer| {
+            sum.saturating_add(transfer.receiver.manifest_bytes())
+        });
+        let bytes_max = self.config.manifest_bytes_max;
         if bytes > bytes_max {
             return Err(limit(format!(
                 "with this one, the lists of files of all transfers would take {bytes} bytes, and \
@@ -234,6 +312,12 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
+/// Says so many transfers in words.
+pub(super) fn transfers(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} transfer{plural}")
+}
+
 const fn limit(text: String) -> Decline {
     Decline {
         code: ErrorCode::Limit,
@@ -251,6 +335,8 @@ struct Known {
     /// True when the sender is not dialled again. When false, the sender may be dialled again; only
     /// the event about it is not repeated.
     is_barred: bool,
+    /// True when the sender was greeted, and there was no place for what it offered.
+    is_put_off: bool,
     /// How often the sender has not answered; until `rests_until` it is not dialled.
     silences: u32,
     rests_until: Instant,
@@ -267,6 +353,12 @@ impl TurnedAway {
         let (known, is_new) = self.entry(sender, counters);
         known.is_barred |= is_barred;
         is_new
+    }
+
+    /// Remembers a sender for whose offer there was no place.
+    pub(super) fn put_off(&mut self, sender: Sender, counters: &mut ObjectReceiverCounters) {
+        let (known, _) = self.entry(sender, counters);
+        known.is_put_off = true;
     }
 
     /// Remembers a sender that has not answered: it is dialled again after a while. Returns true
@@ -300,6 +392,7 @@ impl TurnedAway {
         self.0.push_back(Known {
             sender,
             is_barred: false,
+            is_put_off: false,
             silences: 0,
             rests_until: Instant::ZERO,
         });
@@ -315,6 +408,11 @@ impl TurnedAway {
     pub(super) fn rests(&self, now: Instant, sender: &Sender) -> bool {
         let mut known = self.0.iter();
         known.any(|known| known.sender == *sender && known.rests_until > now)
+    }
+
+    pub(super) fn was_put_off(&self, sender: &Sender) -> bool {
+        let mut known = self.0.iter();
+        known.any(|known| known.is_put_off && known.sender == *sender)
     }
 
     pub(super) fn is_barred(&self, sender: &Sender) -> bool {

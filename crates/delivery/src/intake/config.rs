@@ -26,6 +26,7 @@ base::counters! {
         callers_gone: Events, "connections of senders that went before they were greeted";
         callers_greeted: Events, "connections on which a sender that dialled was greeted";
         senders_put_off: Events, "dials put off: too many senders that have not answered";
+        offers_put_off: Events, "offers of senders that dialled and then found no place: they dial again";
         streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
         senders_forgotten: Events, "senders turned away that were too many to remember";
         transfers_accepted: Events, "manifests taken";
@@ -108,7 +109,8 @@ pub struct ObjectReceiverConfig {
     pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, at most half of them at one
     /// host. When `is_single`, another is asked only when those before have not answered for a
-    /// while.
+    /// while. Where senders wait in line, each that is asked has one of the places of
+    /// `transfers_max`.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,

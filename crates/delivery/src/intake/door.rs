@@ -11,7 +11,9 @@
 //! A sender that dials is known by its host and its session, because its port changes with each
 //! connection. The bounds are those for senders that are heard by their marks: the number of
 //! transfers, the admission, and how often a host is asked what it offers. A sender that was asked
-//! and has not answered is not asked again for a while.
+//! and has not answered is not asked again for a while. Where others wait, a sender is greeted only
+//! when there is a place for what it offers, and it keeps that place until it has had time to
+//! answer.
 //!
 //! Whoever may not be asked at once waits in line, connected, so that nobody is refused in a rush.
 //! It is told so again and again; one that hears nothing dials again. Every network has its turn,
@@ -199,7 +201,7 @@ impl<I: Intake> Transfers<I> {
             self.counters.callers_gone += 1;
         }
         // A transfer that has lost its sender does not wait long for it.
-        if door.line.is_empty() || self.has_lost_one_of(sender.address.ip()) {
+        if door.line.is_empty() || self.may_claim(&sender) {
             match self.let_in(now, sender) {
                 Ok(index) => return self.come_in(now, link, index),
                 Err(Stopped::Refused(refusal)) => return self.refuse(link, refusal),
@@ -242,20 +244,26 @@ impl<I: Intake> Transfers<I> {
         if self.turned_away.rests(now, &sender) {
             return Err(Stopped::Refused(Refusal::Busy));
         }
-        let late = match self.place_for(now, &sender) {
-            Place::Free => None,
-            Place::InsteadOf(late) => Some(late),
+        let (late, is_claim) = match self.place_for(now, &sender) {
+            Place::Free => (None, false),
+            Place::Claim => (None, true),
+            Place::InsteadOf(late) => (Some(late), false),
             Place::Never => return Err(Stopped::Refused(Refusal::Busy)),
             Place::Later | Place::Full | Place::NoShare(_) => return Err(Stopped::Wait),
         };
         let is_first = !self.turned_away.is_known(&sender);
         let host = sender.address.ip();
         if !self.dials.take(now, host, is_first, &mut self.rng) {
-            self.counters.senders_put_off += 1;
+            let door = self.door.as_ref();
+            let is_in_line = door.is_some_and(|door| door.line.link_of(&sender).is_some());
+            // One that waits in line is tried again and again, and is counted as one that waits.
+            self.counters.senders_put_off += u64::from(!is_in_line);
             return Err(Stopped::Wait);
         }
         self.prospect(now, sender, None, late);
-        Ok(self.all.len() - 1)
+        let index = self.all.len() - 1;
+        self.all[index].is_claim = is_claim;
+        Ok(index)
     }
 
     /// Lets in who waits while there are places, turn by turn. Each call tries a few, and the next

@@ -24,7 +24,9 @@
 //! that is not admitted is not dialled, and nothing is kept for it but its address and session in a
 //! bounded list; at most `transfers_max` transfers and `prospects_max` connections beside them; an
 //! accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
-//! stream; a transfer goes on only with a sender at its sender's address, or one with the key.
+//! stream; where senders wait in line, one that is asked has a place already, except as many as may
+//! continue a transfer that has lost its sender; a transfer goes on only with a sender at its
+//! sender's address, or one with the key.
 
 use std::{
     collections::VecDeque,
@@ -47,7 +49,7 @@ use crate::{
 };
 
 mod admission;
-use admission::{Decision, Place, TurnedAway};
+use admission::{Decision, Place, TurnedAway, transfers};
 
 mod door;
 use door::Door;
@@ -118,6 +120,8 @@ struct Transfer<S> {
     /// The packet stream that brings the blocks; `None` when it is over, or none is known.
     stream: Option<u32>,
     state: State,
+    /// The sender was asked although it has no place: it may continue another transfer.
+    is_claim: bool,
     /// How many packets the kernel had dropped when this transfer first looked at the stream.
     host_drops_before: Option<u64>,
     receiver: TransferReceiver<S>,
@@ -324,29 +328,30 @@ impl<I: Intake> Transfers<I> {
             return;
         }
         match self.place_for(now, &sender) {
-            Place::Free => self.ask(now, stream, sender, mark.receiver_count, None),
+            Place::Free | Place::Claim => {
+                self.ask(now, stream, sender, mark.receiver_count, None);
+            }
             Place::InsteadOf(late) => {
                 self.ask(now, stream, sender, mark.receiver_count, Some(late));
             }
             Place::Later => {}
             Place::Full => {
-                let count = self.config.transfers_max;
-                let text = "transfers are under way, the most at a time; one must end first";
-                self.full(sender, format!("{count} {text}"));
+                let most = transfers(self.config.transfers_max);
+                self.full(sender, &most);
             }
             Place::NoShare(share) => {
                 let most = self.share_in_words(share, heard.source);
-                let text = "are under way, the most from there at a time; one must end first";
-                self.full(sender, format!("{most} {text}"));
+                self.full(sender, &most);
             }
             Place::Never => self.unwanted(stream),
         }
     }
 
-    fn full(&mut self, sender: Sender, text: String) {
+    fn full(&mut self, sender: Sender, most: &str) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            self.refused(sender, text);
+            let text = "at a time, and all are under way; one must end first";
+            self.refused(sender, format!("this receiver takes {most} {text}"));
         }
     }
 
@@ -401,6 +406,7 @@ impl<I: Intake> Transfers<I> {
             sender,
             stream,
             state: State::Asking,
+            is_claim: false,
             host_drops_before: None,
             receiver: TransferReceiver::prospect(config, now),
         });
@@ -525,8 +531,15 @@ impl<I: Intake> Transfers<I> {
     /// declines it.
     fn offered(&mut self, now: Instant, index: usize, offer: Offer) {
         let sender = self.all[index].sender;
-        match self.decide(&sender, &offer) {
+        match self.decide(index, &offer) {
             Decision::Continue(twin) => self.continue_in(now, twin, index),
+            Decision::PutOff => {
+                self.counters.offers_put_off += 1;
+                let asked = &mut self.all[index];
+                asked.receiver.withdraw(now);
+                asked.state = State::Leaving;
+                self.turned_away.put_off(sender, &mut self.counters);
+            }
             Decision::Take(store) => {
                 self.give_way(now, sender.address.ip());
                 self.counters.transfers_accepted += 1;

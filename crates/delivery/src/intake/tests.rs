@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use base::LinkEvent;
 use wire::object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome};
@@ -11,6 +11,10 @@ use crate::{
 };
 
 mod door;
+mod served;
+
+/// The time between two turns of a receiver.
+const TURN: Duration = Duration::from_millis(50);
 
 /// Admits all hosts but one, and accepts every manifest but one.
 #[derive(Debug, Default)]
@@ -351,8 +355,8 @@ fn a_keyed_sender_continues_at_another_address_of_a_network_that_has_its_share()
         }
         hear(&mut receiver, at(1), 3, 1, 9);
         let told = refusals(&mut receiver);
-        let text = "3 transfers from the network fd00::/64 are under way, the most from there at a \
-                    time; one must end first";
+        let text = "this receiver takes 3 transfers from the network fd00::/64 at a time, and all \
+                    are under way; one must end first";
         assert_eq!(told, [(sender(3, 9), text.to_owned())]);
         receiver.config.receiver.key = Some(key);
         hear(&mut receiver, at(1), 4, 1, 9);
@@ -388,7 +392,7 @@ fn bounds_of_transfers_and_manifests_are_kept_and_told() {
     let told = refusals(&mut receiver);
     let texts: Vec<_> = told.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(told.len(), 3, "{texts:?}");
-    assert!(texts[0].contains("takes 1 transfers at once"), "{texts:?}");
+    assert!(texts[0].contains("takes 1 transfer at once"), "{texts:?}");
     assert!(
         texts[1].contains("the lists of files of all transfers"),
         "{texts:?}"

@@ -145,20 +145,157 @@ fn a_store_that_still_works_keeps_its_transfers_place() {
             knock(&mut receiver, at(1), (link as usize, link), link.into()),
             "HELLO"
         );
-        // The second sender was asked before the store of a transfer began to end.
+        // The second sender was greeted before the store of a transfer began to end.
         receiver.intake.stores_ending = link as usize - 1;
         say(&mut receiver, link, &welcome(link.into(), &tree(name).0));
         receiver.observe(at(1), |_| None);
     }
     assert_eq!(receiver.intake.accepted, 1, "no more than there are places");
-    let told = refusals(&mut receiver);
-    assert!(told[0].1.contains("still wait for its disk"), "{told:?}");
+    // The connection of the second one is closed without a word, so that it dials again.
+    assert_eq!(refusals(&mut receiver), []);
+    assert!(!told_to(&mut receiver).iter().any(|(link, _)| link.0 == 2));
+    let counters = receiver.counters();
+    assert_eq!(
+        (counters.offers_put_off, counters.transfers_declined),
+        (1, 0)
+    );
     let waits = LinkId(3);
-    assert_eq!(knock(&mut receiver, at(1), (3, 3), 3), "WAIT");
+    assert_eq!(knock(&mut receiver, at(1), (2, 3), 2), "WAIT");
     receiver.intake.stores_ending = 0;
     receiver.observe(at(1), |_| None);
     let told = told_to(&mut receiver);
     assert!(told.contains(&(waits, "HELLO")), "{told:?}");
+}
+
+/// Lets the sender that was greeted on a connection offer files of its own.
+fn offer<I: Intake>(receiver: &mut Transfers<I>, now: Instant, link: LinkId) {
+    let mut bytes = Vec::new();
+    let manifest = tree(&link.0.to_string()).0;
+    welcome(link.0.into(), &manifest).emit(&mut bytes);
+    receiver.handle_link(now, link, LinkEvent::Data, &bytes);
+}
+
+/// Who is greeted from now on.
+fn greeted<I: Intake>(receiver: &mut Transfers<I>) -> Vec<LinkId> {
+    let told = told_to(receiver).into_iter();
+    let greeted = told.filter(|&(_, name)| name == "HELLO");
+    greeted.map(|(link, _)| link).collect()
+}
+
+#[test]
+fn three_times_as_many_senders_as_places_have_theirs_one_after_the_other() {
+    for places in [1, 4] {
+        let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+        let config = config.with_transfers(places);
+        let mut receiver = Transfers::new(config, Choosy::default()).with_door();
+        let count = 3 * places as u32;
+        let (mut now, mut to_answer) = (at(1), Vec::new());
+        for link in 1..=count {
+            match knock(&mut receiver, now, (link as usize, link), link.into()) {
+                "HELLO" => to_answer.push(LinkId(link)),
+                said => assert_eq!(said, "WAIT"),
+            }
+        }
+        for _ in 0..100 {
+            assert!(to_answer.len() <= places, "{to_answer:?}");
+            for link in to_answer {
+                offer(&mut receiver, now, link);
+            }
+            // Those that are under way end, and others have their places.
+            let numbers: Vec<u32> = receiver.iter().map(|(number, ..)| number).collect();
+            for number in numbers {
+                receiver.cancel_one(now, number, "enough");
+            }
+            told_to(&mut receiver);
+            now += TURN;
+            receiver.handle_timeout(now);
+            receiver.observe(now, |_| None);
+            to_answer = greeted(&mut receiver);
+        }
+        assert_eq!(receiver.intake.accepted, count);
+        let counters = receiver.counters();
+        assert_eq!(
+            (counters.offers_put_off, counters.transfers_declined),
+            (0, 0)
+        );
+    }
+}
+
+#[test]
+fn senders_on_a_slow_path_have_the_time_to_answer_although_others_wait() {
+    const ROUND_TRIP: Duration = Duration::from_millis(700);
+    let mut receiver = serving(Choosy::default()).with_door();
+    let (mut now, mut answers) = (at(1), Vec::new());
+    for link in 1..=8 {
+        if knock(&mut receiver, now, (link as usize, link), link.into()) == "HELLO" {
+            answers.push((now + ROUND_TRIP, LinkId(link)));
+        }
+    }
+    assert_eq!(answers.len(), 4, "as many as are asked at a time");
+    while now < at(10) {
+        now += TURN;
+        let (due, later): (Vec<_>, Vec<_>) = answers.into_iter().partition(|it| it.0 <= now);
+        answers = later;
+        for (_, link) in due {
+            offer(&mut receiver, now, link);
+        }
+        receiver.handle_timeout(now);
+        receiver.observe(now, |_| None);
+        let greeted = greeted(&mut receiver);
+        answers.extend(greeted.into_iter().map(|link| (now + ROUND_TRIP, link)));
+    }
+    assert_eq!(receiver.intake.accepted, 8);
+    assert_eq!(receiver.counters().callers_greeted, 8, "each once");
+}
+
+#[test]
+fn a_host_passes_others_by_only_as_often_as_it_has_lost_a_transfer() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = serving(Choosy::default()).with_door();
+        receiver.config.transfers_max = 1;
+        assert_eq!(knock(&mut receiver, at(1), (1, 1), 5), "HELLO");
+        say(&mut receiver, 1, &welcome(5, &tree("a").0));
+        assert_eq!(knock(&mut receiver, at(1), (2, 2), 2), "WAIT");
+        receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+        for link in 30..40 {
+            let said = knock(&mut receiver, at(1), (1, link), link.into());
+            assert_eq!(said, if link == 30 { "HELLO" } else { "WAIT" });
+        }
+        // What it offers is something else, for which there is no place: it has to wait, too.
+        offer(&mut receiver, at(1), LinkId(30));
+        let told = told_to(&mut receiver);
+        assert!(!told.iter().any(|(link, _)| link.0 == 30), "{told:?}");
+        assert_eq!(knock(&mut receiver, at(1), (1, 50), 30), "WAIT");
+        // The transfer's own sender passes all of them by.
+        assert_eq!(knock(&mut receiver, at(1), (1, 60), 6), "HELLO");
+        say(&mut receiver, 60, &welcome(6, &tree("a").0));
+        let counters = receiver.counters();
+        assert_eq!(
+            (counters.offers_put_off, counters.transfers_declined),
+            (1, 0)
+        );
+        assert_eq!(counters.transfers_continued, 1);
+    });
+}
+
+#[test]
+fn a_sender_with_the_key_continues_at_another_address_when_it_passes_nobody_by() {
+    for others_wait in [false, true] {
+        let mut receiver = serving(Choosy::default()).with_door();
+        receiver.config.transfers_max = 1;
+        assert_eq!(knock(&mut receiver, at(1), (1, 1), 5), "HELLO");
+        say(&mut receiver, 1, &welcome(5, &tree("a").0));
+        if others_wait {
+            assert_eq!(knock(&mut receiver, at(1), (3, 3), 3), "WAIT");
+        }
+        receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+        // The handshake of a key is not what this is about: the key only counts once it is known.
+        assert_eq!(knock(&mut receiver, at(1), (2, 2), 2), "WAIT");
+        receiver.handle_link(at(1), LinkId(2), LinkEvent::Closed, &[]);
+        receiver.config.receiver.key = Some(crate::Key::derive(b"secret", protection::portable));
+        let said = knock(&mut receiver, at(1), (2, 4), 6);
+        assert_eq!(said, if others_wait { "WAIT" } else { "HELLO" });
+    }
 }
 
 #[test]
