@@ -179,11 +179,11 @@ impl FileReceiverBuilder {
         let (mut opened, receiving, sources) = self.open_session()?;
         if self.is_serving && capacity.transfers < self.transfers_max {
             opened.warnings.push(format!(
-                "{} transfers are taken at a time, not {}: this process may have only {} \
-                 descriptors; raise its limit (ulimit -Hn)",
+                "this process may have only {} descriptors, so the transfers at a time are {} at \
+                 most, not {}; raise its limit (ulimit -Hn)",
+                sys::open_files_max().unwrap_or_default(),
                 capacity.transfers,
                 self.transfers_max,
-                sys::open_files_max().unwrap_or_default(),
             ));
         }
         let is_discreet = !sources.are_known();
