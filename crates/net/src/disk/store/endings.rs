@@ -6,7 +6,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use delivery::ManifestId;
@@ -51,9 +51,12 @@ impl Endings {
     }
 }
 
-/// Waits until all of these have ended, 2 s at most; returns false when one has not.
-pub(super) fn wait_for_all(queues: impl IntoIterator<Item = Arc<Queue>>) -> bool {
-    let end = Instant::now() + END_WAIT;
+/// Waits until all of these have ended, so long at most; returns false when one has not.
+pub(super) fn wait_for_all(
+    queues: impl IntoIterator<Item = Arc<Queue>>,
+    at_most: Duration,
+) -> bool {
+    let end = Instant::now() + at_most;
     let mut queues = queues.into_iter();
     queues.all(|queue| {
         queue.wait_for_end(end.saturating_duration_since(Instant::now()));
@@ -64,7 +67,7 @@ pub(super) fn wait_for_all(queues: impl IntoIterator<Item = Arc<Queue>>) -> bool
 impl Drop for Pending {
     fn drop(&mut self) {
         let pending = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _have_ended = wait_for_all(pending.drain(..).map(|(_, queue)| queue));
+        let _have_ended = wait_for_all(pending.drain(..).map(|(_, queue)| queue), END_WAIT);
     }
 }
 

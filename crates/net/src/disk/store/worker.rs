@@ -1,6 +1,6 @@
 //! The disk's thread: serves the queue, one request after the other.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use delivery::{Manifest, StoreEvent};
 use sys::file::Directory;
@@ -56,7 +56,7 @@ impl Worker {
         }
         match (request, &mut self.staging) {
             (Request::Prepare(manifest), _) => {
-                if !endings::wait_for_all(self.former.drain(..)) {
+                if !endings::wait_for_all(self.former.drain(..), FORMER_WAIT) {
                     return Err(claim::not_ended());
                 }
                 let prepared = self.preparation.prepare(&self.shown, &manifest)?;
@@ -158,3 +158,8 @@ impl Drop for End {
         self.0.ended();
     }
 }
+
+/// How long a manifest that is offered again waits at most for what its former stores still work
+/// on: several times as long as a disk mostly stands still, and less than its sender waits for
+/// progress.
+const FORMER_WAIT: Duration = Duration::from_secs(10);
