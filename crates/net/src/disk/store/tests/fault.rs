@@ -60,30 +60,39 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
     for call in calls {
         // Once the store works to the end, and once it is dropped while the disk stands still.
         for is_dropped in [false, true] {
-            let (scratch, endings) = (Scratch::fast(), Endings::default());
-            let (after, errno) = (0, 0);
-            let options = StoreOptions {
-                fault: Some(DiskFault { call, after, errno }),
-                endings: Some(endings.clone()),
-                ..StoreOptions::default()
-            };
-            let manifest = manifest(vec![
-                Entry::directory("dir"),
-                Entry::file("dir/one", 100_000),
-            ]);
-            let bytes = content(&manifest);
-            let began = Instant::now();
-            let mut store = FileStore::new(&scratch.path("new"), options);
-            let made = began.elapsed();
-            let longest = longest_call(&mut store, &manifest, &bytes, is_dropped).max(made);
-            let dropped = Instant::now();
-            drop(store);
-            let longest = longest.max(dropped.elapsed());
-            assert!(longest < STAND_STILL / 2, "{call:?} {longest:?}");
-            drop(endings);
-            assert!(began.elapsed() >= STAND_STILL, "{call:?} was made");
+            // A call that waits for the disk does so each time; a busy machine delays one once.
+            let mut longest = (0..3).map(|_| longest_beside_a_stall(call, is_dropped));
+            let is_prompt = longest.any(|it| it < STAND_STILL / 2);
+            assert!(is_prompt, "{call:?}, dropped: {is_dropped}");
         }
     }
+}
+
+/// Delivers into a store whose disk stands still at a call; gives the time of the longest call of
+/// the thread that serves others.
+fn longest_beside_a_stall(call: DiskCall, is_dropped: bool) -> Duration {
+    let (scratch, endings) = (Scratch::fast(), Endings::default());
+    let (after, errno) = (0, 0);
+    let options = StoreOptions {
+        fault: Some(DiskFault { call, after, errno }),
+        endings: Some(endings.clone()),
+        ..StoreOptions::default()
+    };
+    let manifest = manifest(vec![
+        Entry::directory("dir"),
+        Entry::file("dir/one", 100_000),
+    ]);
+    let bytes = content(&manifest);
+    let began = Instant::now();
+    let mut store = FileStore::new(&scratch.path("new"), options);
+    let made = began.elapsed();
+    let longest = longest_call(&mut store, &manifest, &bytes, is_dropped).max(made);
+    let dropped = Instant::now();
+    drop(store);
+    let longest = longest.max(dropped.elapsed());
+    drop(endings);
+    assert!(began.elapsed() >= STAND_STILL, "{call:?} was made");
+    longest
 }
 
 #[test]
@@ -128,10 +137,7 @@ fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had
         };
         let began = Instant::now();
         assert!(former.write(0, &content(&manifest)) && former.hash_slab(0));
-        while began.elapsed() < STAND_STILL / 4 {
-            assert_eq!(former.poll_event(), None, "it stands still");
-            thread::sleep(Duration::from_millis(1));
-        }
+        // What had come before is written all the same.
         former.abandon();
         let kept = (!is_dropped).then_some(former);
         assert_eq!(endings.count(), 1, "it still works");
@@ -141,7 +147,7 @@ fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had
             StoreEvent::Prepared { held } => held,
             other => panic!("{other:?}"),
         };
-        assert!(began.elapsed() > STAND_STILL / 2, "it stood still");
+        assert!(began.elapsed() >= STAND_STILL, "it stood still");
         assert_eq!(held.bytes(), 100_000, "nothing is sent twice");
         let (last, sent) = finish(store, &manifest, held, 60_000);
         assert_eq!((last, sent), (StoreEvent::Committed, 0));
