@@ -261,7 +261,7 @@ impl Links {
 
     /// Looks at what holds each open connection back, if it is time.
     pub(super) fn look(&mut self, now: Instant) {
-        if !self.watch.begin_look(now, self.links.len()) {
+        if !self.watch.is_due(now, self.links.len()) {
             return;
         }
         for (&id, link) in self.links.iter().filter(|(_, it)| it.state == State::Open) {

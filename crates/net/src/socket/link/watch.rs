@@ -52,16 +52,13 @@ struct Watched {
 }
 
 impl Watch {
-    /// Returns true when a look is due at all of `count` connections, and notes that it is made.
-    /// Each costs system calls, so many connections are looked at less often than few.
-    pub(super) fn begin_look(&mut self, now: Instant, count: usize) -> bool {
+    /// Returns true when a look is due at all of `count` connections. Each costs system calls, so
+    /// many connections are looked at less often than few. Before the first one is open, nothing
+    /// was looked at, and a look stays due.
+    pub(super) fn is_due(&self, now: Instant, count: usize) -> bool {
         let times = u32::try_from(count.div_ceil(LOOKED_AT_ONCE)).unwrap_or(u32::MAX);
         let interval = LOOK_INTERVAL.saturating_mul(times.max(1));
-        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= interval);
-        if is_due {
-            self.looked_at = Some(now);
-        }
-        is_due
+        self.looked_at.is_none_or(|at| now.since(at) >= interval)
     }
 
     /// Takes what the kernel says of a connection.
@@ -72,6 +69,7 @@ impl Watch {
         id: u32,
         (info, buffers): (TcpInfo, SocketBuffers),
     ) {
+        self.looked_at = Some(now);
         let watched = self.peers.entry(peer).or_default();
         let last = watched.last.replace((id, now, info));
         let Some((_, at, before)) = last.filter(|(whose, ..)| *whose == id) else {
@@ -116,6 +114,7 @@ mod tests {
         let peer = SocketAddr::from(([10, 0, 0, 1], 7_500));
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
         let mut watch = Watch::default();
+        assert!(watch.is_due(at(0), 1) && watch.is_due(at(0), 1), "no look");
         // It moves for 100 ms, rests for 200, moves for 100, and rests.
         let looks = [
             (0, 0, 0),
@@ -143,8 +142,7 @@ mod tests {
         let lately = held.since(&before).shares;
         // The rest before it was one between data after all.
         assert_eq!((lately.application, lately.network), (ms(100), ms(100)));
-        assert!(watch.begin_look(at(700), 1) && !watch.begin_look(at(799), 1));
-        assert!(watch.begin_look(at(800), 256) && !watch.begin_look(at(999), 257));
-        assert!(watch.begin_look(at(1_000), 257));
+        assert!(!watch.is_due(at(799), 1) && watch.is_due(at(800), 256));
+        assert!(!watch.is_due(at(899), 257) && watch.is_due(at(900), 257));
     }
 }
