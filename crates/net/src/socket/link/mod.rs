@@ -412,15 +412,26 @@ impl Links {
         }
     }
 
-    /// Gives up the connection that was closed first of those whose peers have not seen the end, so
-    /// that they keep no new one out; returns false when there is none.
+    /// Gives up a connection that was closed, so that such ones keep no new one out: the first of
+    /// those whose peers only have yet to see the end, or else the first of all, whose last bytes
+    /// are then lost. Returns false when there is none.
     fn end_oldest_lingering(&mut self) -> bool {
-        while let Some((_, id)) = self.lingering.pop_front() {
-            if self.links.remove(&id).is_some() {
-                return true;
-            }
+        let links = &self.links;
+        while let Some((_, id)) = self.lingering.front()
+            && !links.contains_key(id)
+        {
+            self.lingering.pop_front();
         }
-        false
+        let has_sent_all = |id: &u32| {
+            let link = links.get(id);
+            link.is_some_and(|link| link.state == State::Lingering)
+        };
+        let lingering = self.lingering.iter().position(|(_, id)| has_sent_all(id));
+        let Some((_, id)) = self.lingering.remove(lingering.unwrap_or(0)) else {
+            return false;
+        };
+        self.links.remove(&id);
+        true
     }
 
     fn serve(
@@ -662,3 +673,6 @@ const LISTENER_REST: Duration = Duration::from_millis(100);
 /// How long after its close a connection is kept at most, to send what is queued and for its peer
 /// to see the end.
 const LINGER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;
