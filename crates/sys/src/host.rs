@@ -1,6 +1,12 @@
-//! The machine: its name and its random numbers; the process: its memory and its descriptors.
+//! The machine: its name and its random numbers; the process: its memory, its descriptors, and how
+//! many of them the programs have that it starts.
 
-use std::{fs, io};
+use std::{
+    fs, io,
+    os::unix::process::CommandExt as _,
+    process::{Child, Command},
+    sync::OnceLock,
+};
 
 use rustix::{
     io::Errno,
@@ -64,7 +70,9 @@ pub fn open_files_max() -> Option<u64> {
 /// # Errors
 /// When a sandbox forbids the call.
 pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
-    let maximum = getrlimit(Resource::Nofile).maximum;
+    let given = getrlimit(Resource::Nofile);
+    let _only_the_first = GIVEN.set(given);
+    let maximum = given.maximum;
     let granted = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     let limit = Rlimit {
         current: Some(granted),
@@ -74,9 +82,42 @@ pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
     Ok(granted)
 }
 
+/// Starts another program, with the limit of open descriptors that this process was given, whatever
+/// [`limit_open_files`] has made of it since.
+///
+/// # Errors
+/// When the program cannot be started.
+pub fn spawn_as_given(command: &mut Command) -> io::Result<Child> {
+    if let Some(&given) = GIVEN.get() {
+        let restore = move || setrlimit(Resource::Nofile, given).map_err(io::Error::from);
+        // SAFETY: the closure runs between fork and exec. It makes one system call, allocates
+        // nothing and takes no lock.
+        unsafe { command.pre_exec(restore) };
+    }
+    command.spawn()
+}
+
+/// The limit of open descriptors before this process first changed it.
+static GIVEN: OnceLock<Rlimit> = OnceLock::new();
+
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
+
+    #[test]
+    fn a_program_may_have_as_many_descriptors_as_this_process_was_given() {
+        let given = open_files_max().unwrap();
+        assert_eq!(limit_open_files(given - 1).unwrap(), given - 1);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n"]).stdout(Stdio::piped());
+        let child = spawn_as_given(&mut command).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said.trim(), given.to_string());
+        assert_eq!(limit_open_files(given).unwrap(), given);
+    }
 
     #[test]
     fn random_bytes_differ_and_memory_is_told() {

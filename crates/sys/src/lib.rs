@@ -55,7 +55,9 @@ pub use filter::{FilterError, FilterProgram};
 pub mod hardware_stamp;
 
 mod host;
-pub use host::{host_name, limit_open_files, open_files_max, random, random_u64, resident_bytes};
+pub use host::{
+    host_name, limit_open_files, open_files_max, random, random_u64, resident_bytes, spawn_as_given,
+};
 
 mod mapping;
 

@@ -248,7 +248,8 @@ impl Hook {
         let Some((program, arguments)) = self.words.split_first() else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             .env("TOWLINE_PATH", &completed.path)
             .env("TOWLINE_MANIFEST", &completed.manifest)
@@ -256,8 +257,9 @@ impl Hook {
             .env("TOWLINE_BYTES", completed.bytes.to_string())
             .env("TOWLINE_ROOT", &completed.root)
             .stdin(completed.input()?)
-            .stdout(io::stderr().as_fd().try_clone_to_owned()?)
-            .spawn()
+            .stdout(io::stderr().as_fd().try_clone_to_owned()?);
+        // The program need not know of the many descriptors that this process may have.
+        sys::spawn_as_given(&mut command)
     }
 
     fn fail(&mut self, failure: HookFailure) {
