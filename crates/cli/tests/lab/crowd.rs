@@ -37,6 +37,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const HOSTS: usize = 4;
 /// Bytes that each active peer transfers: far more than the buffers on the way hold.
 const BYTES: usize = 4 << 20;
+/// Bytes of each sender that has its turn, of which there are more than places.
+const TURN_BYTES: usize = 1 << 20;
 /// The least that a peer has when the first one is done, as a share of the mean.
 const SLOWEST: f64 = 0.5;
 /// How often a rush is timed; the quickest counts, because a busy machine delays some.
@@ -419,6 +421,54 @@ fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
             assert_eq!(fs::metadata(came).unwrap().len(), BYTES as u64);
         }
         drop((streams, receiver));
+    });
+}
+
+/// Takes a turn of a sender; tells whether that was its last one.
+fn is_over(sender: &mut FileSender) -> bool {
+    let goes_on = sender.turn().unwrap();
+    while sender.pop_event().is_some() {}
+    !goes_on
+}
+
+#[test]
+fn more_senders_than_places_are_all_proven_one_after_the_other() {
+    alone(|| {
+        raise_limit();
+        let lab = Lab::new(&LabSpec::new(1 + 2 * HOSTS as u8)).unwrap();
+        for (nth, places) in [1, 4, active_count() / 4].into_iter().enumerate() {
+            let scratch = Scratch::new(&format!("many-turns-{places}"));
+            let incoming = Incoming::new(&scratch);
+            let to = SocketAddr::new(lab.host(0).ipv4().into(), PORT + nth as u16);
+            let words = format!(
+                "recv {} --listen {} --from 10.77.0.0/24 --serve --max-transfers {places} --json",
+                incoming.0.display(),
+                to.port()
+            );
+            let receiver = End::start(towline(lab.host(0), &words));
+            receiver.await_session();
+            let count = 3 * places;
+            let mut senders = senders(&lab, to, &scratch, (count, TURN_BYTES));
+            // A sender that is not driven to its end would keep its place.
+            let driven = drive_senders(&lab, &mut senders, is_over, || ());
+            for sender in senders.iter().flatten() {
+                let outcome = sender.outcome();
+                let is_proven = outcome.receivers.iter().any(|it| it.took.is_some());
+                assert!(is_proven, "{outcome:?}");
+            }
+            let took = driven.times.iter().max().unwrap();
+            let counter = |name: &str| receiver.counter(name).unwrap();
+            let put_off = counter("object_receiver.offers_put_off");
+            println!(
+                "{count} senders, {places} at a time, proven in {took:.2?}; {put_off} put off"
+            );
+            assert_eq!(counter("object_receiver.transfers_declined"), 0);
+            assert_eq!(counter("object_receiver.transfers_accepted"), count as u64);
+            for number in 0..count {
+                let came = incoming.0.join(format!("f{number}"));
+                assert_eq!(fs::metadata(came).unwrap().len(), TURN_BYTES as u64);
+            }
+        }
     });
 }
 
