@@ -49,8 +49,8 @@ base::parameters! {
     ANSWER_EXPECTED: Duration = ms(500), "time", Receiver,
         "judgement: most paths have answered twice by then",
         "how long a sender that is dialled keeps its place when all are taken, and how long a \
-         receiver of one transfer waits before it asks another sender beside it; where senders wait \
-         in line, one that was greeted has ANSWER_PATIENCE";
+         receiver of one transfer waits before it asks another sender beside it; where senders \
+         wait in line, one that was greeted has ANSWER_PATIENCE";
     CALLS_MAX: u32 = 16, "senders", Receiver,
         "judgement: as many sessions begin at once",
         "most senders of messages that a receiver dials at a time that have not answered; half of \

@@ -264,7 +264,7 @@ impl Listener {
                 return Word::Declined { reason, text };
             }
             Message::Wait if greeting.is_invited => {
-                // The system tells when the peer's host is gone, and this when its program is stuck.
+                // The system tells when the peer's host is gone, this when its program is stuck.
                 let deadline = now + WAIT_PATIENCE;
                 self.await_greeting(
                     link,

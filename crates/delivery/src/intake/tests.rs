@@ -606,7 +606,7 @@ fn what_is_found_out_about_a_stream_is_told() {
 }
 
 fn at_ms(ms: u64) -> Instant {
-    at(0) + std::time::Duration::from_millis(ms)
+    at(0) + Duration::from_millis(ms)
 }
 
 /// Host `host` announces a session with this id and control port.

@@ -58,7 +58,8 @@ impl LinkIo {
         self.links.stop_listening();
     }
 
-    /// Looks at what holds each connection back, at most ten times a second.
+    /// Looks at what holds each connection back, at most ten times a second; less often where there
+    /// are more than 256.
     ///
     /// **Cost**: three system calls for each connection, when it is time.
     pub fn look(&mut self) {

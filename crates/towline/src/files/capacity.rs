@@ -77,6 +77,7 @@ mod tests {
         assert_eq!(Capacity::new(None, 1_000, 100).waiting, 363);
         assert_eq!(Capacity::new(None, 0, 16).waiting, 0);
     }
+
     #[test]
     fn connections_leave_descriptors_to_the_files_of_transfers() {
         for (descriptors, transfers) in [(1_024, 16), (1_024, 100), (20_000, 1_000)] {

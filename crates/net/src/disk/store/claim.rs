@@ -150,8 +150,8 @@ fn taken() -> Fault {
 
 /// The fault of a store whose manifest a former store of this process still has.
 pub(super) fn not_ended() -> Fault {
-    let text = "an earlier attempt of this transfer still waits for the disk; send it again when the \
-                disk works";
+    let text = "an earlier attempt of this transfer still waits for the disk; send it again when \
+                the disk works";
     busy(text.to_owned())
 }
 
