@@ -1,7 +1,7 @@
 //! How many transfers, and connections beside them, a process has descriptors for.
 
 use delivery::{
-    ObjectReceiverConfig,
+    ObjectReceiverConfig, TransferReceiverConfig,
     parameters::{GREETINGS_MAX, SENDERS_WAITING_MAX},
 };
 
@@ -38,6 +38,30 @@ impl Capacity {
             links: usize::try_from(links).unwrap_or(usize::MAX),
         }
     }
+
+    /// Makes the configuration of a receiver that serves so many.
+    pub(super) fn serve(&self, transfer: TransferReceiverConfig) -> ObjectReceiverConfig {
+        let config = ObjectReceiverConfig::serving(transfer);
+        let mut config = config.with_transfers(self.transfers as usize);
+        config.waiting_max = self.waiting as usize;
+        config
+    }
+
+    /// Says so when it takes fewer transfers at a time than `asked`.
+    pub(super) fn warning(&self, asked: u32) -> Option<String> {
+        let max = sys::open_files_max().filter(|_| self.transfers < asked)?;
+        Some(format!(
+            "this process may have only {max} descriptors, so the transfers at a time are {} at \
+             most, not {asked}; raise its limit (ulimit -Hn)",
+            self.transfers,
+        ))
+    }
+
+    /// Returns how many bytes of each transfer may wait for the disk.
+    pub(super) fn queue_bytes_max(&self) -> usize {
+        let part = QUEUES_BYTES_MAX / self.transfers as usize;
+        part.clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX)
+    }
 }
 
 /// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
@@ -50,6 +74,11 @@ const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors of everything else: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
+/// The most bytes that wait for the disk, of all transfers together, while each has no less than
+/// the least.
+const QUEUES_BYTES_MAX: usize = 256 << 20;
+const QUEUE_BYTES_MAX: usize = 6 << 20;
+const QUEUE_BYTES_MIN: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

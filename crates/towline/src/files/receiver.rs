@@ -177,14 +177,8 @@ impl FileReceiverBuilder {
         let capacity = Capacity::new(sys::open_files_max(), *links_max, self.transfers_max);
         *links_max = capacity.links;
         let (mut opened, receiving, sources) = self.open_session()?;
-        if self.is_serving && capacity.transfers < self.transfers_max {
-            opened.warnings.push(format!(
-                "this process may have only {} descriptors, so the transfers at a time are {} at \
-                 most, not {}; raise its limit (ulimit -Hn)",
-                sys::open_files_max().unwrap_or_default(),
-                capacity.transfers,
-                self.transfers_max,
-            ));
+        if self.is_serving {
+            opened.warnings.extend(capacity.warning(self.transfers_max));
         }
         let is_discreet = !sources.are_known();
         let mut own_name = None;
@@ -212,8 +206,7 @@ impl FileReceiverBuilder {
             modes: self.modes,
             takes_dot_names: self.takes_dot_names,
             room: Room::new(self.room),
-            queue_bytes_max: (QUEUES_BYTES_MAX / capacity.transfers as usize)
-                .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+            queue_bytes_max: capacity.queue_bytes_max(),
             endings: Endings::default(),
             waker: Arc::new(opened.io.waker()?),
         };
@@ -225,10 +218,7 @@ impl FileReceiverBuilder {
         let limits = &mut transfer.limits;
         limits.entries_max = limits.entries_max.min(self.entries_max.unwrap_or(u32::MAX));
         let config = if self.is_serving {
-            let mut config = ObjectReceiverConfig::serving(transfer);
-            config = config.with_transfers(capacity.transfers as usize);
-            config.waiting_max = capacity.waiting as usize;
-            config
+            capacity.serve(transfer)
         } else {
             ObjectReceiverConfig::single(transfer)
         };
@@ -475,12 +465,6 @@ impl Count for ObjectReceiver<FileIntake> {
 /// The longest sleep while packets stream in. To wake up for each burst of a sender would take time
 /// from receiving, and only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
-
-/// The most bytes that wait for the disk, of all transfers together, while each has no less than
-/// the least.
-const QUEUES_BYTES_MAX: usize = 256 << 20;
-const QUEUE_BYTES_MAX: usize = 6 << 20;
-const QUEUE_BYTES_MIN: usize = 256 << 10;
 
 /// Checks that `path` is a directory or can become one, without making anything.
 fn check_directory(path: &Path) -> Result<(), SystemError> {
