@@ -26,7 +26,7 @@ base::counters! {
         callers_gone: Events, "connections of senders that went before they were greeted";
         callers_greeted: Events, "connections on which a sender that dialled was greeted";
         senders_put_off: Events, "dials put off: too many senders that have not answered";
-        offers_put_off: Events, "offers that found no place after the greeting: the senders dial again";
+        offers_put_off: Events, "offers without a place after the greeting: the senders dial again";
         streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
         senders_forgotten: Events, "senders turned away that were too many to remember";
         transfers_accepted: Events, "manifests taken";
