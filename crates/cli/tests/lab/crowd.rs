@@ -326,16 +326,10 @@ fn drive_senders(
     })
 }
 
-/// Asserts that no peer got much less than the others until the first one was done; gives what the
-/// slowest had as a share of the mean.
-fn assert_fair(held: &[u64]) -> f64 {
+/// What the slowest peer had when the first one was done, as a share of the mean.
+fn share_of_slowest(held: &[u64]) -> f64 {
     let mean = held.iter().sum::<u64>() as f64 / held.len() as f64;
-    let slowest = held.iter().copied().min().unwrap_or_default() as f64 / mean;
-    assert!(
-        slowest >= SLOWEST,
-        "the slowest has {slowest:.2} of the mean: {held:?}"
-    );
-    slowest
+    held.iter().copied().min().unwrap_or_default() as f64 / mean
 }
 
 /// Where files arrive: in memory where the machine has such a place, because the network is what is
@@ -401,7 +395,7 @@ fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
             most_kib = most_kib.max(receiver.resident_kib());
         });
         let took_all = driven.times.iter().max().unwrap();
-        let slowest = assert_fair(&driven.held);
+        let slowest = share_of_slowest(&driven.held);
         println!(
             "{idle} senders connect in {took:.2?} ({ratio:.1} of a bare loop's {least:.2?}), none \
              refused; {active} admitted in {joining:.2?}; {active} beside them transfer {} MB in \
@@ -412,6 +406,7 @@ fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
             idle_kib / 1_000,
             most_kib / 1_000
         );
+        assert!(slowest >= SLOWEST, "{:?}", driven.held);
         assert!(ratio < RUSH_TIMES, "{took:?} instead of {least:?}");
         assert!(most_kib < memory_kib_max(), "{most_kib} KiB");
         for number in 0..active {
@@ -514,7 +509,7 @@ fn silent_receivers(listener: &TcpListener, count: usize) -> Vec<TcpStream> {
 }
 
 #[test]
-fn one_sender_serves_very_many_receivers_and_those_that_take_share_alike() {
+fn one_sender_serves_very_many_receivers() {
     alone(|| {
         raise_limit();
         let scratch = Scratch::new("many-receivers");
@@ -563,7 +558,9 @@ fn one_sender_serves_very_many_receivers_and_those_that_take_share_alike() {
             driver.join().unwrap()
         });
         let took_all = driven.times.iter().max().unwrap();
-        let slowest = assert_fair(&driven.held);
+        // Told and not asserted: the receivers of this test take turns on one thread, and what the
+        // buffers on the way hold is much beside what one of them gets.
+        let slowest = share_of_slowest(&driven.held);
         println!(
             "{idle} receivers joined in {joined:.2?}; {active} beside them receive {} MB in \
              {took_all:.2?}, the slowest {slowest:.2} of the mean; memory {} MB idle, {} MB at \
