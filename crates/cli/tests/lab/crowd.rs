@@ -1,5 +1,5 @@
 //! Very many peers at one end, which serves all of them on one thread: memory, a rush of
-//! connections of which none is refused, and nobody who is starved.
+//! connections of which none is refused, and how those that are served share.
 //!
 //! `TOWLINE_PEERS` says how many peers are connected and idle; a tenth as many are active beside
 //! them. `make many` runs with 10,000, without it there are 1,000.
@@ -39,8 +39,6 @@ const HOSTS: usize = 4;
 const BYTES: usize = 4 << 20;
 /// Bytes of each sender that has its turn, of which there are more than places.
 const TURN_BYTES: usize = 1 << 20;
-/// The least that a peer has when the first one is done, as a share of the mean.
-const SLOWEST: f64 = 0.5;
 /// How often a rush is timed; the quickest counts, because a busy machine delays some.
 const RUSHES: u64 = 3;
 /// A connection of a rush may take so many times what it takes with a bare loop.
@@ -326,7 +324,9 @@ fn drive_senders(
     })
 }
 
-/// What the slowest peer had when the first one was done, as a share of the mean.
+/// What the slowest peer had when the first one was done, as a share of the mean. It is told and
+/// not asserted: the peers of a test take turns on few threads, and the buffers on the way hold as
+/// much as one of them gets.
 fn share_of_slowest(held: &[u64]) -> f64 {
     let mean = held.iter().sum::<u64>() as f64 / held.len() as f64;
     held.iter().copied().min().unwrap_or_default() as f64 / mean
@@ -353,7 +353,7 @@ impl Drop for Incoming {
 }
 
 #[test]
-fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
+fn very_many_senders_wait_connected_while_others_are_served() {
     alone(|| {
         raise_limit();
         let (lab, scratch) = (
@@ -385,9 +385,12 @@ fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
         let (streams, took) = rushes(&lab, to, &receiver, idle);
         let ratio = took.as_secs_f64() / least.as_secs_f64();
         let idle_kib = receiver.resident_kib();
+        // Counters are told a moment later.
+        let all = had_waited + RUSHES * idle as u64;
+        receiver.await_counter("object_receiver.callers_waited", all);
+        assert_eq!(waited(), all);
         assert_eq!(turned_away(), had_turned_away);
         assert_eq!(receiver.counter("udp.links_refused"), Some(0));
-        assert_eq!(waited() - had_waited, RUSHES * idle as u64);
 
         // They go on, all at once.
         let mut most_kib = idle_kib;
@@ -406,7 +409,6 @@ fn very_many_senders_wait_connected_and_those_that_are_served_share_alike() {
             idle_kib / 1_000,
             most_kib / 1_000
         );
-        assert!(slowest >= SLOWEST, "{:?}", driven.held);
         assert!(ratio < RUSH_TIMES, "{took:?} instead of {least:?}");
         assert!(most_kib < memory_kib_max(), "{most_kib} KiB");
         for number in 0..active {
@@ -558,8 +560,6 @@ fn one_sender_serves_very_many_receivers() {
             driver.join().unwrap()
         });
         let took_all = driven.times.iter().max().unwrap();
-        // Told and not asserted: the receivers of this test take turns on one thread, and what the
-        // buffers on the way hold is much beside what one of them gets.
         let slowest = share_of_slowest(&driven.held);
         println!(
             "{idle} receivers joined in {joined:.2?}; {active} beside them receive {} MB in \
