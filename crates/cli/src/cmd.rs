@@ -1,5 +1,5 @@
-//! What each command does, one thin file each: it opens what the plan says, moves data between the
-//! library and standard input and output, and reports.
+//! What each command does. Each has a thin file, which opens what the plan says, moves data between
+//! the library and standard input and output, and reports.
 
 use crate::{
     args::{Command, FramesCommand, LoadCommand, RttCommand, TcpCommand, UdpCommand},
@@ -108,7 +108,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Send(_) | Command::Recv(_) | Command::Pub(_) | Command::Relay(_)
     );
     if has_many_peers && sys::open_files_max().is_some_and(|max| max < OPEN_FILES_MAX) {
-        // Each peer takes a descriptor; where there are no more, fewer peers are served.
+        // Each peer takes descriptors. If the system permits too few, fewer peers are served.
         let _as_far_as_permitted = sys::limit_open_files(OPEN_FILES_MAX);
     }
     match command {
@@ -188,6 +188,6 @@ impl From<towline::SystemError> for Failure {
     }
 }
 
-/// Descriptors that a command with many peers asks for: 8 of each of 10,000 transfers, and one of
-/// each of 10,000 senders that wait.
+/// Descriptors that a command with many peers asks for. They are enough for 10,000 transfers with 8
+/// descriptors each, and for 10,000 senders that wait, with one each.
 const OPEN_FILES_MAX: u64 = 131_072;

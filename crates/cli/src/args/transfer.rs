@@ -116,7 +116,7 @@ mirror! {
 /// `--include` and `--exclude` in the order in which they were given: the order matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleArgs {
-    /// Whether a rule includes, and its pattern.
+    /// For each rule: whether it includes, and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
 }
 
@@ -384,8 +384,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// The most files, directories and links of a transfer; `--max-files` cannot raise it.
 const ENTRIES_MAX: u32 = 1_000_000;
-/// The most transfers at a time that a service may be told to take: each has a thread that writes
-/// to the disk.
+/// The highest value of `--max-transfers`: each transfer has a thread that writes to the disk.
 const TRANSFERS_LIMIT: u32 = 10_000;
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";

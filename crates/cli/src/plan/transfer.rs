@@ -46,8 +46,8 @@ pub(crate) struct SendPlan {
     #[serde(rename = "join_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) join_timeout: Duration,
-    /// Begin when no new receiver has joined for this long. `None` when it is known which receivers
-    /// are expected, or how long to wait for them.
+    /// Begin when no new receiver has joined for this long. `None` with `--receivers`, `--expect`,
+    /// `--join-for` or `--to`.
     #[serde(rename = "settle_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) settle: Option<Duration>,
@@ -140,7 +140,8 @@ impl SendPlan {
 
     /// Returns the session to send in.
     ///
-    /// **Panics** (bug): for a dry run that names neither a group nor hosts: it sends nothing.
+    /// **Panics** (bug): for a dry run that names neither a group nor hosts, because it sends
+    /// nothing.
     pub(crate) fn session(&self) -> &SessionPlan {
         let session = self.session.as_ref();
         session.expect("only a dry run goes without a group")
@@ -171,7 +172,7 @@ pub(crate) struct RecvPlan {
     pub(crate) delete: Option<DeleteArg>,
     /// Runs of zeros become holes, even when the sender does not ask for it.
     pub(crate) is_sparse: bool,
-    /// `None` leaves what arrives to the user who receives it.
+    /// `None`: what arrives belongs to the user who receives it.
     pub(crate) owner: Option<OwnerArg>,
     /// Extended attributes become those of the sender.
     pub(crate) sets_xattrs: bool,
@@ -190,7 +191,7 @@ pub(crate) struct RecvPlan {
     pub(crate) files_max: u32,
     /// The command goes on after the first transfer.
     pub(crate) is_serving: bool,
-    /// The most transfers at a time of a service.
+    /// The most transfers that a service takes at a time.
     pub(crate) transfers_max: u32,
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
