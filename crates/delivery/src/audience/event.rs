@@ -145,7 +145,7 @@ pub enum LeaveReason {
     Bye,
     /// Its connection was closed or reset: its process is gone, or cannot be reached. Or the sender
     /// closed the connection, because another host sent a message on it, or because the receiver
-    /// was silent for long and another of its name came.
+    /// was silent for long and another receiver of its name came.
     Closed,
     /// The receiver, or this end, gave up with an error.
     Error {

@@ -202,7 +202,7 @@ impl Audience {
 
     /// Sets the sender's lead: the last position that was sent. Call it before handling reports: of
     /// a reported position only the low 32 bits count. They are completed to the position that is
-    /// nearest to the lead, which is then cut to one past the lead.
+    /// nearest to the lead. That position is then cut to one past the lead.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }

@@ -98,7 +98,7 @@ impl Crowd {
         self.all.len()
     }
 
-    /// Returns true without a connection.
+    /// Returns true when there is no connection.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -127,9 +127,10 @@ impl Crowd {
         Share::Free
     }
 
-    /// Returns the newest connection of the host that has most, within the network that has most.
-    /// `None` when `host` would then have more than who loses it: within its own network, the hosts
-    /// are compared.
+    /// Returns the connection that gives way to a new one of `host`. If some network has more
+    /// connections than the network of `host` would have with the new one, the largest network
+    /// gives the newest connection of its largest host. Otherwise only the network of `host` is
+    /// searched, as in [`Crowd::newest_of_most_near`].
     pub(crate) fn newest_of_most(&self, host: IpAddr) -> Option<LinkId> {
         let near = self.networks.get(&network_of(host));
         let near = near.map_or(0, |network| network.links.len());
@@ -140,7 +141,8 @@ impl Crowd {
         self.newest_of_most_near(host)
     }
 
-    /// As [`Crowd::newest_of_most`], of the hosts of one network alone.
+    /// Returns the newest connection of the largest host in the network of `host`. `None` when that
+    /// host has no more connections than `host` would have with a new one.
     pub(crate) fn newest_of_most_near(&self, host: IpAddr) -> Option<LinkId> {
         let network = self.networks.get(&network_of(host))?;
         network.newest_of_most(network.count_of(host) + 1)
@@ -164,7 +166,7 @@ impl Network {
         links.map_or(0, BTreeSet::len)
     }
 
-    /// Returns the newest connection of the host that has most, if that is more than `than`.
+    /// Returns the newest connection of the largest host, if that host has more than `than`.
     fn newest_of_most(&self, than: usize) -> Option<LinkId> {
         let (_, host) = self.by_size.last().filter(|&&(most, _)| most > than)?;
         self.hosts.get(host)?.last().copied()

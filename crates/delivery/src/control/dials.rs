@@ -4,9 +4,10 @@
 //! Everybody can announce sessions, and with a forged source address make each receiver of a group
 //! dial a host and port of their choice. So a sender that has not answered is dialled only within
 //! the limits of its host, of its network and of all hosts together. It also needs one of a bounded
-//! number of *seats*. It loses its seat when its port refuses, when `ANSWER_PATIENCE` is over, or
-//! to another sender when all seats are taken. No host has more than half of the seats, and no
-//! network more than three quarters ([`base::share`]), so that seats are left for others.
+//! number of *seats*. It loses its seat when its port refuses, or when `ANSWER_PATIENCE` is over.
+//! After `ANSWER_EXPECTED`, it may lose its seat to another sender for which none is free. No host
+//! has more than half of the seats, and no network more than three quarters ([`base::share`]), so
+//! that seats are left for others.
 //!
 //! A sender that has admitted this receiver before is not limited here.
 //!
@@ -93,8 +94,9 @@ impl Dials {
     }
 }
 
-/// Says whether a sender at `host` may be asked beside the senders of `asked`, which gives for each
-/// its key, its host and the time since which it has been asked. There are `seats_max` seats.
+/// Says whether a sender at `host` may be asked beside the senders of `asked`, when there are
+/// `seats_max` seats. `asked` gives for each sender its key, its host and since when it has been
+/// asked.
 pub(crate) fn seat<K: Copy>(
     now: Instant,
     host: IpAddr,
@@ -133,7 +135,7 @@ struct Meter {
     at_once: u32,
     /// The time from which on the limit is unused again if nothing more is done.
     even_at: Instant,
-    /// The random time by which the next one is delayed within its interval.
+    /// The random time by which the next dial is delayed within its interval.
     delay: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! The hosts that a sender dials, because there is no packet stream that would make receivers dial
-//! it: which connection each has, and when it is dialled again.
+//! The hosts that a sender dials, because no packet stream makes their receivers dial the sender.
+//! This module notes which connection each host has, and when the host is dialled again.
 //!
 //! ```text
 //!   Waiting -> Dialling -> Connecting --open: INVITE--> Invited --WAIT--> InLine
@@ -7,8 +7,8 @@
 //!                                       Over <-- refused ---'
 //! ```
 //!
-//! Invariants: a host has at most one connection or request; what is looked up of one host takes
-//! time logarithmic in the number of hosts, because there may be ten thousand.
+//! Invariants: a host has at most one connection or request; a look-up of one host takes time
+//! logarithmic in the number of hosts, because there may be ten thousand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ pub(crate) struct Invitations {
     due: BTreeSet<(Instant, usize)>,
     /// How many hosts have no receiver yet, and may have one.
     unsettled_count: usize,
-    /// How many hosts have this sender wait its turn.
+    /// How many hosts make this sender wait its turn.
     in_line_count: usize,
 }
 
@@ -62,14 +62,14 @@ enum State {
     Connecting { link: LinkId },
     /// The receiver was told of the session.
     Invited { link: LinkId },
-    /// The receiver has this sender wait its turn.
+    /// The receiver makes this sender wait its turn.
     InLine { link: LinkId },
     /// The host is not dialled again.
     Over,
 }
 
 impl Invitations {
-    /// Dials these hosts from `now` on.
+    /// Makes the list of these hosts, which are all due at `now`.
     pub(crate) fn new(now: Instant, peers: &[SocketAddr]) -> Self {
         let fresh = |&peer: &SocketAddr| Invitation {
             peer,
@@ -118,7 +118,7 @@ impl Invitations {
         Some(self.all[place].peer)
     }
 
-    /// Notes that the receiver on this connection was admitted in place `slot`.
+    /// Notes that the receiver on this connection was admitted with the number `slot`.
     pub(crate) fn admitted(&mut self, link: LinkId, slot: usize) {
         let Some(&place) = self.by_link.get(&link) else {
             return;
@@ -168,7 +168,7 @@ impl Invitations {
         self.all[place].say(text)
     }
 
-    /// Notes that the receiver has this sender wait its turn on this connection. Returns the host
+    /// Notes that the receiver on this connection makes this sender wait its turn. Returns the host
     /// and the reason when the reason is news.
     pub(crate) fn waits(&mut self, link: LinkId) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
@@ -206,24 +206,24 @@ impl Invitations {
         self.all.iter().filter(|it| it.slot.is_none())
     }
 
-    /// Returns true for a host in the list of which no receiver was admitted yet.
+    /// Returns true when `peer` is in the list and no receiver there was admitted yet.
     pub(crate) fn awaits(&self, peer: SocketAddr) -> bool {
         let mut places = self.by_peer.range((peer, 0)..=(peer, usize::MAX));
         places.any(|&(_, place)| self.all[place].slot.is_none())
     }
 
-    /// Returns true when each host has a receiver that was admitted, or is not dialled again. False
-    /// when there are no hosts to dial: receivers then come by themselves.
+    /// Returns true when each host either has a receiver that was admitted or is not dialled again.
+    /// False when there are no hosts to dial: receivers then come by themselves.
     pub(crate) fn are_settled(&self) -> bool {
         !self.all.is_empty() && self.unsettled_count == 0
     }
 
-    /// Returns true while a host has this sender wait its turn.
+    /// Returns true while a host makes this sender wait its turn.
     pub(crate) const fn is_in_line(&self) -> bool {
         self.in_line_count > 0
     }
 
-    /// Returns true while the host of receiver `slot` has this sender wait its turn.
+    /// Returns true while the host of receiver `slot` makes this sender wait its turn.
     pub(crate) fn waits_for(&self, slot: usize) -> bool {
         let mut places = self.by_slot.range((slot, 0)..=(slot, usize::MAX));
         places.any(|&(_, place)| self.all[place].is_in_line())
@@ -234,7 +234,7 @@ impl Invitations {
         self.due.first().map(|&(due, _)| due)
     }
 
-    /// Changes a host's state, and where it is found by it.
+    /// Changes a host's state, and the indices and counts that depend on the state.
     fn set(&mut self, place: usize, state: State) {
         let invitation = &mut self.all[place];
         if let Some(link) = invitation.link() {
@@ -283,8 +283,8 @@ impl Invitation {
         }
     }
 
-    /// Keeps the reason. Returns it with its host when it is news: it has changed, and no receiver
-    /// has joined.
+    /// Keeps the reason, and returns it with its host, when it is news: it has changed, and no
+    /// receiver has joined.
     fn say(&mut self, text: &str) -> Option<(SocketAddr, &str)> {
         let is_news = self.text != text && self.slot.is_none();
         if is_news {

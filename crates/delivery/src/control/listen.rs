@@ -40,12 +40,13 @@ pub(crate) struct Listener {
     /// The most connections that are served at once.
     links_max: usize,
     pub(crate) links: Links,
-    /// Connections that have not been admitted; below, by their deadlines and by their hosts.
+    /// Connections that have yet to greet. `deadlines` and `hosts` hold the same connections, by
+    /// their deadlines and by their hosts.
     greeting: BTreeMap<LinkId, Greeting>,
     deadlines: BTreeSet<(Instant, LinkId)>,
     hosts: Crowd,
     challenged: u64,
-    /// Connections closed for newer ones since this was asked last.
+    /// Connections closed for newer ones since the last [`Listener::take_cut`].
     cut: u64,
 }
 
@@ -69,9 +70,9 @@ pub(crate) enum Word<'d> {
     Challenged,
     /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
-    /// The peer, which this end has invited, has no place at present: it greets when it has.
+    /// The peer, which this end has invited, has no place at present: it greets when it has one.
     Waits,
-    /// A message of a newer protocol before the greeting, which may be skipped.
+    /// A message of a newer protocol, before the greeting. It may be skipped.
     Skipped,
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
@@ -115,8 +116,8 @@ impl Listener {
         self
     }
 
-    /// Takes a connection. When the session is over or full, or the host is not admitted, returns
-    /// why not.
+    /// Takes a connection. When the session is over or full, or the host is not admitted, refuses it
+    /// and returns why.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -200,7 +201,7 @@ impl Listener {
         }
     }
 
-    /// Lets a peer that has said who it is wait for as long as it likes. Its connection still
+    /// Lets a peer wait for as long as it likes, after it has said who it is. Its connection still
     /// counts, but is not closed for another one, nor because time has passed. The memory of what
     /// the peer has said is freed.
     pub(crate) fn keep_waiting(&mut self, link: LinkId) {
@@ -208,7 +209,7 @@ impl Listener {
         self.links.put_decoder(link, Decoder::new(HELLO_LEN_MAX));
     }
 
-    /// Returns the peer of a connection that has not been admitted.
+    /// Returns the peer of a connection that has yet to greet.
     pub(crate) fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.greeting.get(&link).map(|greeting| greeting.peer)
     }
@@ -264,7 +265,8 @@ impl Listener {
                 return Word::Declined { reason, text };
             }
             Message::Wait if greeting.is_invited => {
-                // The system tells when the peer's host is gone, this when its program is stuck.
+                // If the peer's host is gone, the system tells. If its program is stuck, this
+                // deadline ends the wait.
                 let deadline = now + WAIT_PATIENCE;
                 self.await_greeting(
                     link,
@@ -280,7 +282,7 @@ impl Listener {
                 Ok(false) => return Word::Challenged,
                 Err(reason) => reason,
             },
-            // One that must not be skipped is an error of the stream.
+            // An unknown message that must not be skipped is an error of the stream.
             Message::Unknown { .. } => return Word::Skipped,
             _ => Refusal::Protocol,
         };
@@ -362,7 +364,7 @@ impl Listener {
         self.links.abort(link);
     }
 
-    /// Forgets a connection of which the back end says that it is over.
+    /// Forgets a connection that the back end reports as over.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.forget(link);
         self.end_greeting(link);

@@ -3,8 +3,8 @@
 //!
 //! This module does not know packets, files, or what is said once a receiver was admitted: sessions
 //! of messages and transfers of files both stand on it. The receiver dials, and the sender listens.
-//! Where there is no packet stream by which receivers would hear of the sender, the sender dials,
-//! and says first what its marks would say: INVITE. All that follows is the same.
+//! Without a packet stream, receivers would not hear of the sender. So the sender dials, and first
+//! sends INVITE, which says what the marks in its packets would say. All that follows is the same.
 //!
 //! ```text
 //!   Caller, one Call a sender                          Listener
@@ -16,10 +16,13 @@
 //!        '- link lost: Waiting, for a random time
 //! ```
 //!
-//! Invariants: a call has at most one connection or request, and while that connection is open, at
-//! most one more that may take its place; before a receiver is admitted, only an invitation, its
-//! greeting, a refusal, ERROR or BYE is handed on; where there is a key, nothing but an invitation
-//! or a refusal is handed on before the other end has shown that it has the same key.
+//! Invariants:
+//! - A call has at most one connection or request. While that connection is open, it has at most
+//!   one more, which may take the place of the open one.
+//! - Before a receiver is admitted, only an invitation, WAIT, its greeting, a refusal, ERROR or BYE
+//!   is handed on.
+//! - Where there is a key, only an invitation, WAIT or a refusal is handed on before the other end
+//!   has shown that it has the same key.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 9.
 
@@ -87,7 +90,7 @@ pub(crate) trait Hosts: Talks {
     /// Notes that a connection which this end dialled is open.
     fn opened(&mut self, _now: Instant, _link: LinkId) {}
 
-    /// Notes that an invited receiver has this end wait.
+    /// Notes that an invited receiver makes this end wait.
     fn waits(&mut self, _now: Instant, _link: LinkId) {}
 
     /// Notes that an invited receiver refuses.
