@@ -24,9 +24,10 @@ pub(super) enum Place {
     Claim,
     /// In place of the transfer with this index, whose sender has not answered for a while.
     InsteadOf(usize),
-    /// As many senders as allowed are being asked.
+    /// Not at present: as many senders as allowed are being asked, or the store of an earlier
+    /// transfer still works.
     Later,
-    /// As many transfers as allowed are under way, and this sender continues none of them.
+    /// All places for transfers are taken, and this sender continues no transfer.
     Full,
     /// The transfers of this host or network have reached its share, and this sender continues none
     /// of them.
@@ -65,8 +66,8 @@ impl<S: Store> Transfer<S> {
     }
 
     /// Returns true when a sender at `host` may be this transfer's own sender, restarted. A sender
-    /// at another address must have the key, and the transfer no connection. Without a key, such a
-    /// sender could bring its own content under the first sender's name.
+    /// at another address must have the key, and the transfer must have lost its connection.
+    /// Without a key, such a sender could bring its own content under the first sender's name.
     fn may_continue_at(&self, host: IpAddr, has_key: bool) -> bool {
         self.is_of(host) || (has_key && !self.receiver.is_connected())
     }
@@ -131,7 +132,7 @@ impl<I: Intake> Transfers<I> {
             // A transfer gave way to another one, and its store still works.
             return Place::Later;
         }
-        // Only the transfer's own sender matters once there is one; it may have been restarted.
+        // Once there is a transfer, only its own sender matters, which may have been restarted.
         let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
         match self.all.iter().any(Transfer::is_under_way) && !is_its {
             true => Place::Never,
@@ -142,8 +143,9 @@ impl<I: Intake> Transfers<I> {
     /// Says whether a host has a place for one more transfer. The transfer at `asked`, whose sender
     /// wants the place, does not count, nor does one that gives way to it.
     ///
-    /// Where senders wait in line, a sender that is asked has its place already. So of all that
-    /// are greeted each finds a place for what it offers, unless places are lost meanwhile.
+    /// Where senders wait in line, a sender that is asked has its place already, unless it was let
+    /// in by [`Place::Claim`]. So it finds a place for what it offers, unless places are lost
+    /// meanwhile.
     fn room_for(&self, host: IpAddr, asked: Option<usize>) -> Place {
         let has_line = self.has_line();
         let has_place = |&(index, t): &(usize, &Transfer<I::Store>)| {
@@ -160,10 +162,11 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Returns true when a sender may continue a transfer that has lost its sender: one of its own
-    /// host, or any where there is a key and nobody waits. As many senders may at a time as there
-    /// are such transfers, and each once, so that nobody passes others by in this way who begins
-    /// anew.
+    /// Returns true when a sender may be asked without a place, because it may continue a transfer
+    /// that has lost its sender. Such a transfer is one of the sender's own host; with a key, and
+    /// while nobody waits in line, it may be of any host. At a time, as many senders may be asked
+    /// so as there are such transfers. A sender whose offer was put off is not asked so again.
+    /// Otherwise a sender that begins anew could pass others by.
     pub(super) fn may_claim(&self, sender: &Sender) -> bool {
         let host = sender.address.ip();
         let door = self.door.as_ref();
@@ -262,7 +265,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Says what a sender at `host` is told that offers something and finds this place.
+    /// Checks that there is a place for an offer. The error is what the sender at `host` is told.
     fn check_place(&self, place: Place, host: IpAddr) -> Result<(), Decline> {
         match place {
             Place::Full => {
@@ -312,7 +315,7 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// Says so many transfers in words.
+/// Returns this number of transfers in words.
 pub(super) fn transfers(count: usize) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} transfer{plural}")
@@ -404,7 +407,7 @@ impl TurnedAway {
         self.0.iter().any(|known| known.sender == *sender)
     }
 
-    /// Returns true for a sender that has not answered, until a while is over.
+    /// Returns true when a sender has not answered, and is not to be asked again yet.
     pub(super) fn rests(&self, now: Instant, sender: &Sender) -> bool {
         let mut known = self.0.iter();
         known.any(|known| known.sender == *sender && known.rests_until > now)

@@ -42,13 +42,14 @@ pub trait Intake {
     type Store: Store + Debug;
 
     /// Decides whether a sender may be asked for its offer. The receiver asks the owner each time
-    /// before it asks a sender, and keeps nothing for the sender before. The sender's address is
-    /// that of its packets, or that from which it dialled.
+    /// before it asks a sender. Until then, it keeps nothing for the sender but the sender's
+    /// address and session, in a bounded list. The sender's address is that of its packets, or that
+    /// from which it dialled.
     ///
     /// # Errors
     /// Why not, for a person. When the sender was heard by its marks, it is not told, and the owner
-    /// is not asked about it again. When the sender dialled, it is told only that it is not
-    /// admitted, and the owner is asked again when it dials again.
+    /// is not asked about it again while the receiver remembers it. When the sender dialled, it is
+    /// told only that it is not admitted, and the owner is asked again when it dials again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
     /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks when
@@ -70,8 +71,8 @@ pub trait Intake {
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
 
     /// Returns how many stores still work although their transfers are over, as on a disk that
-    /// stands still. Each keeps its transfer's place until then, so that transfers that begin and
-    /// end one after the other leave no more of them than there are places. Default 0.
+    /// stands still. Each keeps its transfer's place until it is done. So transfers that begin and
+    /// end one after the other never leave more such stores than there are places. Default 0.
     fn stores_ending(&self) -> usize {
         0
     }
@@ -109,14 +110,15 @@ pub struct ObjectReceiverConfig {
     pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, at most half of them at one
     /// host. When `is_single`, another is asked only when those before have not answered for a
-    /// while. Where senders wait in line, each that is asked has one of the places of
-    /// `transfers_max`.
+    /// while; where senders dial, only those of the same host count for this. Where senders wait in
+    /// line, each that is asked has one of the places of `transfers_max`, unless it may continue a
+    /// transfer that has lost its sender.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
     /// Where senders dial: the most senders that wait, connected, until a place is free; half of
-    /// them at one host. 0 when `is_single`: others are told to come later. More than [`u32::MAX`]
-    /// count as that. Each costs 1 KiB of memory, and a descriptor.
+    /// them at one host. 0 when `is_single`: others are told to come later. A number above
+    /// [`u32::MAX`] counts as [`u32::MAX`]. Each costs 1 KiB of memory, and a descriptor.
     pub waiting_max: usize,
 }
 
@@ -147,8 +149,9 @@ impl ObjectReceiverConfig {
         }
     }
 
-    /// Sets the most transfers at a time, at least 1. Senders of one host have half of them, and a
-    /// quarter, or [`PROSPECTS_MAX`] if that is more, are asked for their offers at a time.
+    /// Sets the most transfers at a time, at least 1. Senders of one host may have half of them,
+    /// and [`Self::prospects_of`] says how many senders are asked at a time. Does nothing when
+    /// `is_single`.
     #[must_use]
     pub fn with_transfers(mut self, transfers_max: usize) -> Self {
         if !self.is_single {
@@ -159,7 +162,8 @@ impl ObjectReceiverConfig {
         self
     }
 
-    /// Returns how many senders are asked for their offers at a time, beside so many transfers.
+    /// Returns how many senders are asked for their offers at a time: a quarter of `transfers_max`,
+    /// but at least [`PROSPECTS_MAX`].
     #[must_use]
     pub const fn prospects_of(transfers_max: usize) -> usize {
         let (asked, least) = (transfers_max / 4, PROSPECTS_MAX as usize);

@@ -11,14 +11,15 @@
 //! A sender that dials is known by its host and its session, because its port changes with each
 //! connection. The bounds are those for senders that are heard by their marks: the number of
 //! transfers, the admission, and how often a host is asked what it offers. A sender that was asked
-//! and has not answered is not asked again for a while. Where others wait, a sender is greeted only
-//! when there is a place for what it offers, and it keeps that place until it has had time to
-//! answer.
+//! and has not answered is not asked again for a while. Where senders wait in line, a sender is
+//! greeted only when there is a place for what it offers, or when it may continue a transfer that
+//! has lost its sender. It keeps its place until it has had time to answer.
 //!
-//! Whoever may not be asked at once waits in line, connected, so that nobody is refused in a rush.
-//! It is told so again and again; one that hears nothing dials again. Every network has its turn,
-//! and in it every host; when the line is full, the host with most of it makes room for one with
-//! fewer. One that waits costs its connection: it has nothing to say, so nothing of it is kept.
+//! A sender that may not be asked at once waits in line, connected, so that senders that come all
+//! at once are not refused. It is told again and again that it waits. If it hears nothing for long,
+//! it dials again. Every network has its turn, and in it every host. When the line is full, whoever
+//! has most places makes room for a newcomer that would still have fewer. A sender that waits costs
+//! little more than its connection: it has nothing to say, so no memory is kept for its messages.
 //!
 //! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
 //! gone.
@@ -63,7 +64,7 @@ impl Door {
 
 /// Why a sender is not let in.
 enum Stopped {
-    /// It may be in a while: it waits in line.
+    /// It may be let in later: it waits in line.
     Wait,
     Refused(Refusal),
 }
@@ -90,7 +91,7 @@ impl<I: Intake> Transfers<I> {
             }
             LinkEvent::Data => {
                 if door.line.contains(link) {
-                    // Who waits has nothing to say.
+                    // A sender that waits must say nothing.
                     return self.refuse(link, Refusal::Protocol);
                 }
                 let listener = &mut door.listener;
@@ -99,7 +100,7 @@ impl<I: Intake> Transfers<I> {
                 };
                 decoder.push(data);
                 let word = listener.next_invitation(link, &mut decoder);
-                // A sender says nothing behind its invitation until it is greeted.
+                // A sender says nothing after its invitation until it is greeted.
                 let word = match word {
                     Some(Ok(_)) if !decoder.is_empty() => Some(Err(Refusal::Protocol)),
                     word => word,
@@ -136,7 +137,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes in a sender that says what session it has, has it wait, or refuses it.
+    /// Takes in a sender that has named its session, makes it wait, or refuses it.
     fn invited(&mut self, now: Instant, link: LinkId, peer: SocketAddr, invite: &Invite) {
         let sender = sender_of(peer, invite.session_id);
         let is_known = |t: &Transfer<_>| t.sender == sender && t.state != State::Leaving;
@@ -200,7 +201,8 @@ impl<I: Intake> Transfers<I> {
             door.listener.close(older);
             self.counters.callers_gone += 1;
         }
-        // A transfer that has lost its sender does not wait long for it.
+        // A transfer that has lost its sender does not wait long, so a sender that may continue it
+        // need not wait in line.
         if door.line.is_empty() || self.may_claim(&sender) {
             match self.let_in(now, sender) {
                 Ok(index) => return self.come_in(now, link, index),
@@ -239,7 +241,7 @@ impl<I: Intake> Transfers<I> {
         self.refuse(link, Refusal::Busy);
     }
 
-    /// Makes a transfer for a new sender, whose turn it is; returns its index.
+    /// Makes a transfer for a new sender, whose turn it is; returns the transfer's index.
     fn let_in(&mut self, now: Instant, sender: Sender) -> Result<usize, Stopped> {
         if self.turned_away.rests(now, &sender) {
             return Err(Stopped::Refused(Refusal::Busy));
@@ -256,7 +258,7 @@ impl<I: Intake> Transfers<I> {
         if !self.dials.take(now, host, is_first, &mut self.rng) {
             let door = self.door.as_ref();
             let is_in_line = door.is_some_and(|door| door.line.link_of(&sender).is_some());
-            // One that waits in line is tried again and again, and is counted as one that waits.
+            // A sender in line is tried again and again, and was already counted as one that waits.
             self.counters.senders_put_off += u64::from(!is_in_line);
             return Err(Stopped::Wait);
         }
@@ -266,8 +268,8 @@ impl<I: Intake> Transfers<I> {
         Ok(index)
     }
 
-    /// Lets in who waits while there are places, turn by turn. Each call tries a few, and the next
-    /// one goes on with others.
+    /// Lets in senders that wait, turn by turn, while there are places. Each call tries a few
+    /// senders, and the next call goes on with others.
     pub(super) fn serve_line(&mut self, now: Instant) {
         let mut tries = 0;
         for _ in 0..TURNS_MAX {
@@ -303,8 +305,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Does what is due at the door: closes connections on which nobody says who it is, and tells
-    /// those who wait that they still do, so that they know that this end works.
+    /// Does what is due at the door: closes connections whose peer has not said in time who it is,
+    /// and tells senders that wait that they still wait. So they know that this end works.
     pub(super) fn mind_door(&mut self, now: Instant) {
         let Some(door) = &mut self.door else {
             return;
@@ -319,8 +321,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Closes the door: tells everybody who waits that nobody comes in any more, and waits for
-    /// nobody's word.
+    /// Closes the door: tells senders in line that this receiver is over, and closes the
+    /// connections whose peer has not said who it is.
     pub(super) fn close_line(&mut self) {
         let links = self.door.iter().flat_map(|door| door.line.links());
         let links: Vec<LinkId> = links.collect();
@@ -332,7 +334,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Notes that a sender at `host` has offered what is wanted: further ones of it may be asked.
+    /// Notes that a sender at `host` has made an offer that is not declined: its dial no longer
+    /// counts against the limits.
     pub(super) fn answered(&mut self, host: IpAddr) {
         if self.door.is_some() {
             self.dials.answered(host);
@@ -356,7 +359,7 @@ fn sender_of(peer: SocketAddr, session_id: u64) -> Sender {
     }
 }
 
-/// How many senders of the line are tried at a time that have to go on waiting, and how many have
-/// their turn at all: each costs a look at all transfers.
+/// The most senders that one call of [`Transfers::serve_line`] may find no place for. [`TURNS_MAX`]
+/// is the most senders that have a turn in one call. Each turn costs a look at all transfers.
 const TRIES_MAX: u32 = 4;
 const TURNS_MAX: u32 = 64;

@@ -1,8 +1,8 @@
 //! The line of senders that wait, connected, until a place is free.
 //!
 //! Invariants: a sender stands in line once, and not while a transfer goes on with it; a host has
-//! half of the line at most, and a network three quarters. When the line is full, nobody keeps a
-//! place that a host with fewer of them wants.
+//! half of the line at most, and a network three quarters. When the line is full, whoever has most
+//! places gives one to a newcomer that would still have fewer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,13 @@ use crate::{
 /// The senders in line.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Each with when it is to be told again that it waits.
+    /// Each sender, with the time at which it is to be told again that it waits.
     senders: BTreeMap<LinkId, (Sender, Instant)>,
     links: BTreeMap<Sender, LinkId>,
     to_tell: BTreeSet<(Instant, LinkId)>,
     hosts: Crowd,
     places_max: usize,
-    /// When to look next, while senders wait.
+    /// When to look next whether a sender that waits can have a place.
     pub(super) look_at: Instant,
 }
 
@@ -43,8 +43,8 @@ impl Line {
         }
     }
 
-    /// Says whether a sender at `host` may wait: when the line is full, in place of the newest
-    /// connection of the host that has most, if that has more.
+    /// Says whether a sender at `host` may wait. When the line or the share of its network is full,
+    /// it may wait only in place of another sender, whose host or network has more.
     pub(super) fn room_for(&self, host: IpAddr) -> Seat<LinkId> {
         let own_max = self.places_max.div_ceil(2);
         let other = match self.hosts.share(own_max, self.places_max, host) {
@@ -56,7 +56,7 @@ impl Line {
         other.map_or(Seat::None, Seat::InsteadOf)
     }
 
-    /// Adds a sender at the end, which was just told that it waits.
+    /// Adds a sender that was just told that it waits.
     pub(super) fn join(&mut self, now: Instant, link: LinkId, sender: Sender) {
         self.links.insert(sender, link);
         self.hosts.add(link, sender.address.ip());
@@ -78,7 +78,8 @@ impl Line {
         Some(sender)
     }
 
-    /// Returns a connection whose sender is to be told that it still waits, and notes that it is.
+    /// Returns a connection whose sender is to be told that it still waits, and notes that it is
+    /// told.
     pub(super) fn tell_next(&mut self, now: Instant) -> Option<LinkId> {
         let &(again_at, link) = self.to_tell.first().filter(|&&(at, _)| at <= now)?;
         self.to_tell.remove(&(again_at, link));

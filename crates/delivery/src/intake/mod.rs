@@ -10,23 +10,27 @@
 //! ```
 //!
 //! Where there are no packets, senders dial this receiver and say first what a mark would say
-//! (`door`). Nobody is dialled then.
+//! (`door`). This receiver then dials nobody.
 //!
 //! The owner handles the packets. It passes in the payloads and marks of its numbered packet
-//! streams, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells which
-//! streams it need not follow.
+//! streams, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells the owner
+//! which streams it need not follow.
 //!
 //! When a sender restarts, a new session offers a manifest that is already under way. The transfer
 //! then goes on in the new session with what this receiver holds already, and the connection that
 //! brought the offer is dropped.
 //!
-//! Invariants: a block reaches only the transfer of the sender whose stream brought it; a sender
-//! that is not admitted is not dialled, and nothing is kept for it but its address and session in a
-//! bounded list; at most `transfers_max` transfers and `prospects_max` connections beside them; an
-//! accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
-//! stream; where senders wait in line, one that is asked has a place already, except as many as may
-//! continue a transfer that has lost its sender; a transfer goes on only with a sender at its
-//! sender's address, or one with the key.
+//! Invariants:
+//! - A block reaches only the transfer of the sender whose stream brought it.
+//! - A sender that is not admitted is not dialled. Nothing is kept for it but its address and
+//!   session, in a bounded list.
+//! - At most `transfers_max` transfers are under way, and at most `prospects_max` senders are
+//!   asked.
+//! - An accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
+//!   stream.
+//! - Where senders wait in line, one that is asked has a place already, unless it may continue a
+//!   transfer that has lost its sender.
+//! - A transfer goes on only with a sender at its sender's address, or one with the key.
 
 use std::{
     collections::VecDeque,
@@ -120,7 +124,8 @@ struct Transfer<S> {
     /// The packet stream that brings the blocks; `None` when it is over, or none is known.
     stream: Option<u32>,
     state: State,
-    /// The sender was asked although it has no place: it may continue another transfer.
+    /// The sender was asked although it has no place: it may continue a transfer that has lost its
+    /// sender.
     is_claim: bool,
     /// How many packets the kernel had dropped when this transfer first looked at the stream.
     host_drops_before: Option<u64>,
@@ -131,7 +136,8 @@ struct Transfer<S> {
 enum State {
     /// The sender's offer is not known yet, or not decided upon.
     Asking,
-    /// The offer was taken, or the receiver of a single transfer failed before: the owner is told.
+    /// The offer was taken, or this receiver of a single transfer failed before that. The owner is
+    /// told what happens.
     Accepted,
     /// The transfer is over or given up: its connections are being closed.
     Leaving,
@@ -261,8 +267,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes the state of each packet stream, which `state_of` gives by its number, and what the
-    /// stores have finished. Call it once a turn.
+    /// Takes the state of each packet stream from `state_of`, and what the stores have finished.
+    /// Call it once a turn.
     pub fn observe(&mut self, now: Instant, state_of: impl Fn(u32) -> Option<StreamState>) {
         for transfer in &mut self.all {
             transfer.receiver.handle_store(now);
@@ -666,7 +672,7 @@ impl<S> Transfer<S> {
 
 impl<S: Store> Transfer<S> {
     /// Passes the stream's state to the transfer, with the number of packets that the kernel has
-    /// dropped since the transfer began.
+    /// dropped since the transfer first looked at the stream.
     fn observe(&mut self, now: Instant, mut state: StreamState) {
         let before = self.host_drops_before.get_or_insert(state.host_drops);
         state.host_drops = state.host_drops.saturating_sub(*before);

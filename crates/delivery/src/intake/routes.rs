@@ -1,7 +1,7 @@
 //! Which transfer a connection belongs to, and whose connections are served next.
 //!
-//! There may be thousands of transfers. So an event of a connection is not looked for among all of
-//! them, and a command costs no look at all of them either: one look finds a round of commands.
+//! There may be thousands of transfers. So a map finds the transfer of a connection, and one look
+//! at all transfers finds a whole round of commands.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::LinkCommand;
 pub(super) struct Routes {
     /// The number of the transfer that has each connection.
     by_link: BTreeMap<LinkId, u32>,
-    /// The places of transfers that had commands when somebody looked, in the order of their turns.
+    /// The indices of transfers that had commands at the last look, in the order of their turns.
     talkers: VecDeque<usize>,
 }
 
@@ -64,7 +64,7 @@ impl<I: Intake> Transfers<I> {
         door.is_some_and(|door| door.listener.links.contains(link))
     }
 
-    /// Returns the place of the transfer that has a connection.
+    /// Returns the index of the transfer that has a connection.
     fn index_of(&mut self, link: LinkId) -> Option<usize> {
         // Numbers ascend, until they begin again after four thousand million transfers.
         let number = self.routes.by_link.get(&link);
@@ -102,7 +102,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Returns the place of the next transfer that has a command.
+    /// Returns the index of the next transfer that has a command.
     fn next_talker(&mut self) -> Option<usize> {
         let all = &self.all;
         let talks = |index: &usize| {
@@ -120,5 +120,6 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// Connections remembered beside those of the transfers, before those that are gone are looked for.
+/// How many connections are remembered, beside two for each transfer, before those that are gone
+/// are looked for.
 const ROUTES_SPARE: usize = 64;
