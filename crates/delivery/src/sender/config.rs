@@ -50,8 +50,9 @@ pub enum Carriage {
 pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// The seed of the numbers that receivers answer in their proofs. It must be random and secret:
-    /// a receiver that knows it can make proofs in advance for content that it no longer holds.
+    /// The seed of the nonces that go to receivers: the proof of a receiver depends on its nonce.
+    /// The seed must be random and secret: a receiver that knows it can make proofs in advance for
+    /// content that it no longer holds.
     pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
@@ -68,7 +69,8 @@ pub struct TransferSenderConfig {
     /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
     /// Names of expected receivers. When there are any, only these are expected, and their number
-    /// counts; others are guests. Default: none, so the first receivers that join are expected.
+    /// counts; others are guests. Default: none, so [`TransferSenderConfig::expected`] says who is
+    /// expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done or have
     /// failed, guests that make progress are served for as long again as the transfer has taken so
@@ -85,7 +87,7 @@ pub struct TransferSenderConfig {
     /// packet stream; `None`: the reports do not set the rate. Default: none.
     pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts. No time counts while a host
-    /// that was dialled has this sender wait its turn.
+    /// that was dialled makes this sender wait its turn.
     pub join_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.
@@ -419,8 +421,9 @@ pub struct TransferOutcome {
 }
 
 impl TransferOutcome {
-    /// Returns true when every expected receiver, and at least one, has proved delivery, and a
-    /// receiver was found at every host that was dialled. Anything else is "not proven".
+    /// Returns true when the transfer is proven: the outcome is final, and the sender itself has
+    /// not given up. Every expected receiver, and at least one, has proved delivery. A receiver
+    /// joined at every host that was dialled. Anything else is "not proven".
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

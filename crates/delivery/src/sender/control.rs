@@ -103,7 +103,8 @@ impl<C: Content> TransferSender<C> {
         let mut member = self.new_member(now, peer, hello);
         member.is_expected = match (&self.config.carriage, self.config.expected) {
             _ if !names.is_empty() => is_named,
-            // Nobody takes the place of a receiver at another host.
+            // Only the first receiver at a dialled host is expected: nobody takes the place of a
+            // receiver at another host.
             (Carriage::Links(_), _) => self.invitations.awaits(peer),
             (Carriage::Packets, 0) => self.stage == Stage::Joining || self.settle_time().is_some(),
             (Carriage::Packets, wanted) => self.roll.expected_count < wanted as usize,
@@ -139,8 +140,8 @@ impl<C: Content> TransferSender<C> {
         taken().count() < places && is_within_share
     }
 
-    /// Takes a receiver's HAVE: it holds the manifest, has made room, and says which content it
-    /// holds.
+    /// Takes a receiver's HAVE: the receiver holds the manifest, has made room, and says which
+    /// content it holds.
     fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.manifest.content_bytes();
         let member = &mut self.members[slot];

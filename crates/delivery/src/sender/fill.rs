@@ -65,8 +65,9 @@ impl Filling {
 impl<C: Content> TransferSender<C> {
     /// Queues blocks on connections that have room, and after the last block the end of the pass.
     ///
-    /// Only connections of which the system has taken bytes since the last time are looked at, so
-    /// that a command costs the same however many receivers there are.
+    /// This looks only at receivers that were just added, and at connections from which the system
+    /// has taken bytes since the last call. So a command costs the same however many receivers
+    /// there are.
     pub(super) fn top_up(&mut self) {
         while let Some(slot) = self.filling.pop_hungry() {
             self.top_up_one(slot);

@@ -24,7 +24,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Tells the peer of the session, on a connection that has just opened.
+    /// Invites the peer to the session, on a connection that has just opened.
     pub(super) fn invite(&mut self, now: Instant, link: LinkId) {
         let count = self.announced_count();
         if let Some(peer) = self.invitations.opened(link) {
@@ -40,7 +40,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a dialled host has this sender wait its turn.
+    /// Notes that a dialled host makes this sender wait its turn.
     pub(super) fn told_to_wait(&mut self, now: Instant, link: LinkId) {
         let waits = self.invitations.waits(link);
         let news = waits.map(|(peer, text)| (peer, text.to_owned()));
@@ -50,8 +50,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Moves the end of the wait for receivers while a host has this sender wait its turn: the host
-    /// has answered, and greets when it has a place.
+    /// Puts off the end of the wait for receivers while a host makes this sender wait its turn: the
+    /// host has answered, and greets when it has a place.
     pub(super) fn put_off_deadline(&mut self, now: Instant) {
         if self.invitations.is_in_line() {
             let deadline = now + self.config.join_timeout;
@@ -59,7 +59,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a dialled host refused this sender, or this sender its receiver.
+    /// Notes that a dialled host refused this sender, or that this sender refused the receiver
+    /// there.
     pub(super) fn not_taken(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         if let Some((peer, text)) = self.invitations.refused(now, link, reason, text) {
             let text = text.to_owned();

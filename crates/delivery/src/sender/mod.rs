@@ -112,7 +112,7 @@ pub struct TransferSender<C> {
     counters: TransferSenderCounters,
 }
 
-/// Where each receiver is found, and what is awaited of whom.
+/// An index of the receivers, and an account of the expected ones.
 #[derive(Debug, Default)]
 struct Roll {
     by_link: BTreeMap<LinkId, usize>,

@@ -149,7 +149,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Tells the pass's receivers that it is over. A receiver that still gets blocks over its
-    /// connection is told behind the last of them.
+    /// connection is told after the last of them.
     pub(super) fn end_pass(&mut self, now: Instant) {
         let end = PassEnd {
             pass: self.pass.number,
@@ -195,7 +195,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Goes on when no answer is awaited any more.
+    /// Goes on when no answer of an expected receiver is awaited any more.
     pub(super) fn check_answers(&mut self, now: Instant) {
         let Stage::Answering { .. } = self.stage else {
             return;
@@ -224,9 +224,9 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Starts the first pass over the content. Over a group, it sends what any expected receiver
-    /// lacks, or any guest where no expected receiver is ready; over connections, each receiver
-    /// gets what it lacks itself.
+    /// Starts the first pass over the content. Over a group, the pass sends what any ready receiver
+    /// lacks. Guests count for this only if no expected receiver is ready. Over connections alone,
+    /// each receiver gets just what it lacks itself.
     pub(super) fn start_content(&mut self, now: Instant) {
         if let Carriage::Links(_) = self.config.carriage {
             self.pass.number = 1;
