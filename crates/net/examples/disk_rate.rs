@@ -1,4 +1,4 @@
-//! How fast a store takes content and a tree gives it, without a network.
+//! Measures how fast a store takes content, and how fast a tree gives content, without a network.
 //!
 //! ```text
 //! disk_rate write DIR FILES BYTES     FILES files of BYTES each, in blocks of 1400 bytes

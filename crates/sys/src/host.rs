@@ -1,5 +1,5 @@
-//! The machine: its name and its random numbers; the process: its memory, its descriptors, and how
-//! many of them the programs have that it starts.
+//! The machine: its name and its random numbers; the process: its memory, its descriptors, and
+//! those of the programs that it starts.
 
 use std::{
     fs, io,

@@ -106,7 +106,7 @@ fn remove_below(place: &Directory) {
     }
 }
 
-/// Makes the lock file under its name and locks it.
+/// Opens the lock file, makes it if it is missing, and locks it.
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
     // A process that gives up removes the file and the directory, perhaps between two calls here.
     for _ in 0..ATTEMPTS_MAX {
@@ -148,7 +148,7 @@ fn taken() -> Fault {
     ))
 }
 
-/// The fault of a store whose manifest a former store of this process still has.
+/// Makes the fault of a store whose manifest an earlier store of this process still works on.
 pub(super) fn not_ended() -> Fault {
     let text = "an earlier attempt of this transfer still waits for the disk; send it again when \
                 the disk works";
@@ -169,6 +169,6 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
 
 /// Why there is no claim.
 pub(super) const TAKEN: &str = "another receiver takes this transfer into it";
-/// The most attempts. An attempt fails only when another receiver ends at that moment, which does
-/// not happen this often in a row.
+/// The most attempts. An attempt is repeated only when another receiver ends at that moment, which
+/// does not happen this often in a row.
 const ATTEMPTS_MAX: usize = 100;

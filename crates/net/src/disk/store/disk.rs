@@ -135,7 +135,7 @@ impl Disk {
 
     pub(super) fn create(&self, within: &Directory, path: &Path) -> io::Result<File> {
         self.before(DiskCall::Create)?;
-        // No other user may read the content before its mode is set.
+        // No other user may read the content before the file's mode is set.
         within.create(path, 0o600)
     }
 

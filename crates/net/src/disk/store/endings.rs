@@ -1,8 +1,9 @@
-//! Stores that are gone while their disk still works: who waits for it, and when.
+//! Stores that are gone while their disk's threads are still at work: who waits for these threads,
+//! and when.
 //!
 //! A disk may stand still. A thread that serves many connections must not wait for it whenever one
-//! transfer ends, so it leaves that to the end of all. When a manifest is offered again meanwhile,
-//! the disk's thread of its next store waits for those of its former ones.
+//! transfer ends, so the wait comes at the end of all transfers. When a manifest is offered again
+//! meanwhile, the disk's thread of its next store waits for those of its former stores.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,11 +14,11 @@ use delivery::ManifestId;
 
 use super::{END_WAIT, queue::Queue};
 
-/// What the disk's threads of dropped stores still do. Clones are the same; when the last one is
-/// dropped, it waits until these threads have ended, 2 s at most for all together.
+/// What the disk's threads of dropped stores still do. All clones share it. The drop of the last
+/// clone waits until these threads have ended, 2 s at most for all together.
 ///
-/// Invariant: as many are kept as there are threads at work, and those that ended since the last
-/// store was dropped.
+/// Invariant: nothing is kept but the queues of threads at work, and of threads that have ended
+/// since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Arc<Pending>);
 
@@ -25,7 +26,7 @@ pub struct Endings(Arc<Pending>);
 struct Pending(Mutex<Vec<(ManifestId, Arc<Queue>)>>);
 
 impl Endings {
-    /// Leaves the wait for the disk of a manifest's store to these.
+    /// Adds the queue of a manifest's store that is over, whose disk's thread may still be at work.
     pub(super) fn add(&self, manifest: ManifestId, queue: Arc<Queue>) {
         self.at_work().push((manifest, queue));
     }
@@ -36,7 +37,7 @@ impl Endings {
         self.at_work().len()
     }
 
-    /// Returns what former stores of a manifest still work on.
+    /// Returns the queues of a manifest's former stores whose disk's threads are still at work.
     pub(super) fn of(&self, manifest: ManifestId) -> Vec<Arc<Queue>> {
         let pending = self.at_work();
         let its = pending.iter().filter(|(whose, _)| *whose == manifest);
@@ -51,7 +52,8 @@ impl Endings {
     }
 }
 
-/// Waits until all of these have ended, so long at most; returns false when one has not.
+/// Waits until all of these have ended, for `at_most` in all. Returns false when one has not ended
+/// by then.
 pub(super) fn wait_for_all(
     queues: impl IntoIterator<Item = Arc<Queue>>,
     at_most: Duration,

@@ -10,13 +10,13 @@
 //! DIR/.towline/<manifest>/tree/...      the staged files, which take room only as content arrives
 //! ```
 //!
-//! Nothing is visible under its final name before all of it is verified and synced. The staging
-//! directories are this user's alone, and what is renamed is the file that was hashed. Every name
-//! is opened beneath DIR and no link is followed on the way, so that no manifest leads out of it.
-//! Only the permission bits of a manifest's modes are used: nobody gets a set-user-id program from
-//! the network. The staged files are removed once everything has its name and this store is
-//! dropped. After a failure they are removed when they hold nothing worth keeping, or must not be
-//! kept; otherwise the next attempt continues from them.
+//! Nothing that a transfer brings is visible under its final name before the whole transfer is
+//! verified and synced. The staging directories are this user's alone, and what is renamed is the
+//! file that was hashed. Every name is opened beneath DIR and no link is followed on the way, so
+//! that no manifest leads out of it. Only the permission bits of a manifest's modes are used:
+//! nobody gets a set-user-id program from the network. The staged files are removed once everything
+//! has its name and this store is dropped. After a failure they are removed when they hold nothing
+//! worth keeping, or must not be kept; otherwise the next attempt continues from them.
 //!
 //! Invariants: no call of [`Store`] waits for the disk; the content that waits to be written is
 //! bounded; a byte is in the journal only after it is in its file; a wrong journal costs time,
@@ -93,8 +93,8 @@ pub struct FileStore {
     manifest: Option<ManifestId>,
     /// The queue to the disk's thread, from the call of `prepare` on.
     queue: Option<Arc<Queue>>,
-    /// The queue of an abandoned transfer, whose last requests the disk's thread still serves, when
-    /// nobody else waits for it.
+    /// The queue of an abandoned transfer, whose last requests the disk's thread still serves.
+    /// `None` when the [`Endings`] wait for that thread.
     ending: Option<Arc<Queue>>,
     /// The extent that is being filled.
     extent: Option<Extent>,
@@ -129,8 +129,9 @@ pub struct StoreOptions {
     /// What happens to files that the transfer does not bring. Default: they stay.
     pub delete: Delete,
     /// What the store's thread calls when [`Store::poll_event`] should be called: there is an
-    /// event, or the disk has caught up. It should end the wait of the thread that polls, as
-    /// [`crate::Waker::wake`] does, and nothing else. Without it, poll the store. Default none.
+    /// event, or the disk has caught up or has nothing to do. The function should end the wait of
+    /// the thread that polls, as [`crate::Waker::wake`] does, and do nothing else. Without a
+    /// function, the owner polls the store. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
     /// Runs of zeros take no room on the disk, even when the sender does not ask for that
     /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
@@ -153,9 +154,10 @@ pub struct StoreOptions {
     /// What transfers may take of the disk; the stores of one receiver share it. Default: the
     /// defaults of [`RoomLimits`].
     pub room: Room,
-    /// Who waits for the disk when a store is dropped: all that share it wait together, when the
-    /// last of them is dropped. A store waits, on its own thread, for those of them before it that
-    /// had the same manifest: 2 s at most. Default: each store waits by itself.
+    /// With these, a store that is dropped does not wait for its disk. The drop of the last clone
+    /// of these waits for all such stores together, 2 s at most. A store also waits, on its own
+    /// thread, for earlier stores of the same manifest, 10 s at most. Default: none, so the drop of
+    /// each store waits for its own disk, 2 s at most.
     pub endings: Option<Endings>,
     /// The most memory for content that is not written yet, in bytes; at least 128 KiB. When about
     /// a quarter is used, the store holds the sender back. The rest is for data that is under way
@@ -486,7 +488,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
 const STAGING: &str = ".towline";
 /// The most slabs whose hashes may be asked for at a time.
 const HASHES_MAX: usize = 16_384;
-/// How long the drop of a store waits at most for the disk's current request.
+/// How long the drop of a store, or of the last of the [`Endings`], waits at most for the disk.
 const END_WAIT: Duration = Duration::from_secs(2);
 const EIO: i32 = 5;
 

@@ -36,7 +36,7 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
     // This fails while a transfer is staged in the directory, which then stays.
     drop(opened.remove_directory(staging));
     match proven {
-        // Another transfer has just removed the directory, so it was writable.
+        // Another transfer has just removed its staging directory, so one can be made here.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         proven => proven.map_err(failed),
     }
@@ -46,7 +46,7 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
 fn unusable(directory: &Path, error: &io::Error) -> SystemError {
     let failed = SystemError::system("write into", directory.display(), error);
     match error.kind() {
-        // What `check` refuses says itself what to do.
+        // A refusal of `check` says itself what to do.
         _ if failed.remedy().is_some() || failed.errno().is_none() => failed,
         io::ErrorKind::PermissionDenied => {
             failed.advise("receive into a directory that this user may write")

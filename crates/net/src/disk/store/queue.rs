@@ -142,8 +142,8 @@ impl State {
 }
 
 impl Queue {
-    /// Makes a queue for `bytes_max` bytes of content: of few extents at least, which are smaller
-    /// than [`EXTENT_BYTES`] where there is little room.
+    /// Makes a queue for `bytes_max` bytes of content, with at least two extents. These are smaller
+    /// than [`EXTENT_BYTES`] when fewer than [`EXTENTS_MIN`] of that length have room.
     pub(super) fn new(bytes_max: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let extent_bytes = (bytes_max / EXTENTS_MIN).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES);
         let extents = (bytes_max / extent_bytes).max(2);
@@ -336,11 +336,11 @@ impl std::fmt::Debug for Queue {
 
 /// Bytes of an extent: put together, hundreds of writes become one system call.
 pub(super) const EXTENT_BYTES: usize = 256 << 10;
-/// With so many extents or fewer, the extents are smaller, down to two blocks of a connection.
+/// When fewer extents than this would have room, the extents are smaller, down to two blocks of a
+/// connection.
 const EXTENTS_MIN: usize = 4;
 const EXTENT_BYTES_MIN: usize = 64 << 10;
-/// The most pieces of an extent. A block has a thousand bytes or more, except from a hostile
-/// sender.
+/// The most pieces of an extent. Mostly a block has a thousand bytes or more.
 const PIECES_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use super::{
 /// What the disk's thread owns.
 pub(super) struct Worker {
     pub(super) queue: Arc<Queue>,
-    /// What former stores of the manifest still work on, and have the claim to it.
+    /// The queues of former stores of the manifest that are still at work, and have the claim to
+    /// it.
     pub(super) former: Vec<Arc<Queue>>,
     pub(super) preparation: Preparation,
     /// The directory as the user knows it.
@@ -159,7 +160,6 @@ impl Drop for End {
     }
 }
 
-/// How long a manifest that is offered again waits at most for what its former stores still work
-/// on: several times as long as a disk mostly stands still, and less than its sender waits for
-/// progress.
+/// How long a store waits at most for the former stores of its manifest: several times as long as a
+/// disk mostly stands still, and less than the sender waits for progress.
 const FORMER_WAIT: Duration = Duration::from_secs(10);

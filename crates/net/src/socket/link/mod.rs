@@ -63,8 +63,8 @@ pub(super) struct Links {
     /// When each connection that is not open by then is dialled again, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
     may_accept: bool,
-    /// How many connections may be accepted before the next poll, and whether one is next: those
-    /// that are open have a turn between any two, however many knock.
+    /// How many connections may be accepted before the next poll. `is_accepts_turn` says whether
+    /// one is next: open connections have a turn between any two, however many others knock.
     accepts_left: u32,
     is_accepts_turn: bool,
     /// Until when the listener is not polled, because a connection waits that cannot even be
@@ -245,7 +245,7 @@ impl Links {
             if self.may_accept && (self.is_accepts_turn || self.ready.is_empty()) {
                 self.is_accepts_turn = false;
                 self.accepts_left = self.accepts_left.saturating_sub(1);
-                // The next poll says that more knock.
+                // If more knock, the next poll says so.
                 self.may_accept = self.accepts_left > 0;
                 self.accept(readiness, tally);
                 continue;
@@ -388,7 +388,7 @@ impl Links {
             }
             Err(error) if is_out_of_descriptors(&error) => {
                 if self.end_oldest_lingering() {
-                    // Its descriptor is for the connection that waits still.
+                    // The freed descriptor is for the connection that still waits.
                     return;
                 }
                 let Some(listener) = &self.listener else {
@@ -412,9 +412,10 @@ impl Links {
         }
     }
 
-    /// Gives up a connection that was closed, so that such ones keep no new one out: the first of
-    /// those whose peers only have yet to see the end, or else the first of all, whose last bytes
-    /// are then lost. Returns false when there is none.
+    /// Gives up a connection that this end has closed, so that such connections keep no new one
+    /// out. This is the oldest one that has sent everything and only waits for its peer to close.
+    /// If there is no such connection, it is the oldest of all, whose last bytes are then lost.
+    /// Returns false when there is none.
     fn end_oldest_lingering(&mut self) -> bool {
         let links = &self.links;
         while let Some((_, id)) = self.lingering.front()
@@ -476,7 +477,8 @@ impl Links {
         link.follow(LinkId(id), readiness);
         // The kernel is not asked whether a paused connection is readable. If it says so
         // nevertheless, the connection is broken, or the report is from before the pause. The
-        // connection is read, or the kernel would report a broken one again and again.
+        // connection is read in both cases: otherwise the kernel would report a broken one again
+        // and again.
         if event.is_some() || !ready.readable {
             return event;
         }
@@ -661,12 +663,12 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// The most bytes that one call reads, and so of one `Data` event.
 const READ_BYTES: usize = 128 << 10;
-/// As [`READ_BYTES`], with more connections than [`MANY_LINKS`]: the owner keeps as much of each
-/// until a message is whole.
+/// As [`READ_BYTES`], with more connections than [`MANY_LINKS`]: the owner may keep this much of
+/// each until a message is whole.
 const READ_BYTES_MANY: usize = 32 << 10;
 const MANY_LINKS: usize = 64;
-/// Connections accepted between two polls at most, so that those that are open are served in a rush
-/// of new ones, too.
+/// The most connections that are accepted between two polls, so that open ones are served even when
+/// many new ones come.
 const ACCEPTS_MAX: u32 = 64;
 /// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);

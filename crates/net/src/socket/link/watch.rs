@@ -91,8 +91,8 @@ impl Watch {
     }
 }
 
-/// Time between two looks at so many connections or fewer; the kernel counts in ticks of up to
-/// 10 ms. With 10,000 connections a look takes about 20 ms every 4 s.
+/// Time between two looks at [`LOOKED_AT_ONCE`] connections or fewer; the kernel counts in ticks of
+/// up to 10 ms. With 10,000 connections a look takes about 20 ms every 4 s.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const LOOKED_AT_ONCE: usize = 256;
 /// When fewer bytes moved between two looks, they were control messages and no content.
