@@ -258,7 +258,7 @@ impl Hook {
             .env("TOWLINE_ROOT", &completed.root)
             .stdin(completed.input()?)
             .stdout(io::stderr().as_fd().try_clone_to_owned()?);
-        // The program need not know of the many descriptors that this process may have.
+        // A program that uses `select` may fail with this process's high limit of descriptors.
         sys::spawn_as_given(&mut command)
     }
 

@@ -11,13 +11,13 @@ pub(super) struct Capacity {
     pub(super) transfers: u32,
     /// The most senders that wait, connected, for a place.
     pub(super) waiting: u32,
-    /// The most connections at a time: what is left is for the files of the transfers.
+    /// The most connections at a time: the other descriptors are for the files of the transfers.
     pub(super) links: usize,
 }
 
 impl Capacity {
-    /// Makes the capacity of a process that may have so many descriptors (`None`: any number) and
-    /// so many connections, and is asked for so many transfers, at least 1.
+    /// Computes the capacity of a process that is asked for `transfers` transfers, at least 1. It
+    /// may have this many descriptors (`None`: any number), and `links_max` connections.
     pub(super) fn new(descriptors: Option<u64>, links_max: usize, transfers: u32) -> Self {
         let beside = CONNECTIONS_BESIDE;
         let left = descriptors.unwrap_or(u64::MAX);
@@ -67,10 +67,10 @@ impl Capacity {
 /// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
 /// a few of its files.
 const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
-/// Connections that have not said who they are, and as many that this end has closed and that their
-/// peers keep open.
+/// Connections whose peers have not said who they are, and as many that this end has closed and
+/// whose peers keep them open.
 const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
-/// Descriptors that each transfer leaves to senders that are asked and that wait.
+/// Descriptors that each transfer leaves to senders that are asked or wait.
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors of everything else: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;

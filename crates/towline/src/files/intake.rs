@@ -137,7 +137,8 @@ pub struct FileIntake {
     pub(super) room: Room,
     /// The most bytes of one transfer that may wait for the disk.
     pub(super) queue_bytes_max: usize,
-    /// Who waits for the disk at the end: not the thread that serves others meanwhile.
+    /// Stores that are over while their disk is still at work: the thread that serves other
+    /// transfers does not wait for them.
     pub(super) endings: Endings,
     pub(super) waker: Arc<net::Waker>,
 }

@@ -42,7 +42,7 @@ pub struct Expectation {
     /// their number replaces [`Expectation::receivers`].
     pub names: Vec<String>,
     /// How long to wait for the expected receivers to join. Where the sender dials, no time counts
-    /// while a receiver has it wait its turn.
+    /// while a receiver makes it wait its turn.
     pub join_timeout: Duration,
     /// Matters only when all receivers that join are expected. The transfer begins when no new
     /// receiver has joined for this long; those that join later are expected, too. With `None`, it

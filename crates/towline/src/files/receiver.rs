@@ -48,8 +48,8 @@ pub struct FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Takes files only from these senders. Without any, and without a key, a session that other
-    /// machines can reach is refused. Default none.
+    /// Takes files only from these senders. Without any, a session that other machines can reach is
+    /// refused, unless it has a key or its group names a source. Default none.
     #[must_use]
     pub fn allow(mut self, allowed: impl IntoIterator<Item = Allowed>) -> Self {
         self.allowed.extend(allowed);
@@ -64,15 +64,15 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets the most transfers at a time of a receiver that serves any number, at least 1; half of
-    /// them of one host. Others have to wait: where senders dial, 10,000 of them connected, or as
-    /// many as this process may have descriptors. With too few descriptors for so many transfers,
-    /// [`FileReceiver::take_warnings`] says how many it takes. Default 16. A transfer that failed
-    /// keeps its place until its disk has taken what had come.
+    /// Sets the most transfers at a time of a receiver that serves any number: at least 1, default
+    /// 16. One host may have half of them. Other senders have to wait. Where senders dial, 10,000
+    /// of them wait connected, or fewer where this process may have fewer descriptors. With too few
+    /// descriptors for this many transfers, [`FileReceiver::take_warnings`] says how many the
+    /// receiver takes. A transfer that is over keeps its place until its disk has taken what had
+    /// come.
     ///
-    /// **Cost**: each transfer has a thread that writes to the disk, and of the memory for what the
-    /// disk has not taken its part: 256 MiB divided by this number, 6 MiB at most, 256 KiB at
-    /// least.
+    /// **Cost**: each transfer has a thread that writes to the disk, and memory for what the disk
+    /// has not taken: 256 MiB divided by this number, but at most 6 MiB and at least 256 KiB.
     #[must_use]
     pub fn transfers_max(mut self, transfers: u32) -> Self {
         self.transfers_max = transfers.max(1);
@@ -361,7 +361,7 @@ impl FileReceiver {
         let drops = self.end.driver.io.counters().kernel_drops;
         self.end.driver.endpoint.set_host_drops(drops);
         if self.end.driver.endpoint.transfers().is_over() {
-            // Whoever connects again and again would keep this end waiting.
+            // Otherwise a peer that connects again and again would keep this end waiting.
             self.end.stop_listening();
         }
         let transfers = self.end.driver.endpoint.transfers();

@@ -6,9 +6,11 @@
 //!         flags bit 1: the last 16 bytes of the body are a tag under the connection's key
 //! ```
 //!
-//! A body is the fields of its struct in order of declaration. A reader skips bytes behind the last
-//! field that it knows, because a later minor version may append fields. The greeting states a
-//! range of versions, so that two ends with no version in common part with a clear reason.
+//! A body has the fields of its struct in order of declaration. HELLO begins with four fixed bytes
+//! before them. A byte before each optional field says whether the field counts. A reader skips
+//! bytes behind the last field that it knows, because a later minor version may append fields. The
+//! greeting states a range of versions, so that two ends with no version in common part with a
+//! clear reason.
 //!
 //! ```text
 //!   receiver                                   sender
@@ -43,20 +45,21 @@ pub use ranges::{RangeList, Ranges};
 /// One message, borrowed from the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'a> {
-    /// The sender says what session it has; the first message on a connection that the sender
-    /// dialled. The receiver answers by its greeting, or refuses.
+    /// The sender names its session. This is the first message on a connection that the sender
+    /// dialled. The receiver answers with its greeting, [`Message::Wait`] or a refusal.
     Invite(Invite),
     /// The receiver has read the invitation, and greets when it has a place for one more transfer.
-    /// The sender waits on this connection. It is told so again and again.
+    /// Until then, the sender waits on this connection, and gets this message again and again.
     Wait,
-    /// A receiver says who it is; its first message on a connection.
+    /// A receiver says who it is. This is its first message on a connection, unless
+    /// [`Message::Wait`] comes before.
     Hello(Hello<'a>),
     /// The sender shows that it has the key, and asks the receiver to show the key, too, by a
     /// tagged greeting.
     Challenge(Challenge),
     /// The sender admits the receiver.
     Welcome(Welcome),
-    /// The sender refuses the receiver; the connection closes.
+    /// The sender refuses the receiver, or a receiver refuses an invitation; the connection closes.
     Refused {
         /// The reason for the program.
         reason: Refusal,
@@ -140,7 +143,8 @@ pub struct Hello<'a> {
     /// The session that the receiver heard of, from the mark in the sender's SPMs or from
     /// [`Invite`].
     pub session_id: u64,
-    /// The receiver's name in reports; unique among the receivers of a session.
+    /// The receiver's name in reports; unique among the receivers of a session. With a key it may
+    /// be empty: the first greeting does not tell it.
     pub name: &'a str,
     /// With a key: random bytes from which this connection's keys are derived. `None` without a
     /// key.
