@@ -357,7 +357,7 @@ pub(crate) struct DemoArgs {
     pub(crate) keep: Option<PathBuf>,
 }
 
-/// Reads one component of a path.
+/// Reads a file name: one component of a path.
 fn file_name(text: &str) -> Result<String, String> {
     if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) || text.len() > 255 {
         return Err(format!("{text:?} cannot be the name of a file"));

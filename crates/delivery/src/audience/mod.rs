@@ -151,7 +151,7 @@ impl Audience {
     }
 
     /// Returns true when a receiver on this host is present: its control connection has shown that
-    /// the address is its own.
+    /// the receiver has this address.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
         self.hosts.contains(host)

@@ -4,7 +4,8 @@
 //! A host of IPv6 has as many addresses as it likes, all of one network. So networks are compared
 //! and have their turns first, and then the hosts of each ([`base::network_of`]).
 //!
-//! A connection's number says its age: back ends count upwards.
+//! A connection's number says its age: back ends count upwards. The *largest* host or network is
+//! the one with the most connections.
 //!
 //! Invariant: no host and no network without a connection is kept, so the maps are no larger than
 //! the number of connections.

@@ -1,13 +1,13 @@
 //! Limits on dialling senders that have not answered yet: how often one host is dialled, and how
 //! many senders are asked at a time.
 //!
-//! Everybody can announce sessions, and with a forged source address make each receiver of a group
-//! dial a host and port of their choice. So a sender that has not answered is dialled only within
-//! the limits of its host, of its network and of all hosts together. It also needs one of a bounded
-//! number of *seats*. It loses its seat when its port refuses, or when `ANSWER_PATIENCE` is over.
-//! After `ANSWER_EXPECTED`, it may lose its seat to another sender for which none is free. No host
-//! has more than half of the seats, and no network more than three quarters ([`base::share`]), so
-//! that seats are left for others.
+//! Anybody can announce sessions. With a forged source address, they can make each receiver of a
+//! group dial a host and port of their choice. So a sender that has not answered is dialled only
+//! within the limits of its host, of its network and of all hosts together. It also needs one of a
+//! bounded number of *seats*. It loses its seat when its port refuses, or when `ANSWER_PATIENCE` is
+//! over. After `ANSWER_EXPECTED`, it may lose its seat to another sender for which none is free. No
+//! host has more than half of the seats, and no network more than three quarters ([`base::share`]),
+//! so that seats are left for others.
 //!
 //! A sender that has admitted this receiver before is not limited here.
 //!
@@ -48,8 +48,8 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` and returns true, if the limits allow the dial. When it is not the
-    /// first one to its sender, it may use only half of the dials that are allowed at once, so that
+    /// Counts a dial to `host` and returns true, if the limits allow the dial. A dial that is not
+    /// the first one to its sender may use only half of the dials that are allowed at once, so that
     /// first dials find room.
     pub(crate) fn take(
         &mut self,

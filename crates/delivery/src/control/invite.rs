@@ -29,9 +29,9 @@ pub(crate) struct Invitations {
     by_link: BTreeMap<LinkId, usize>,
     /// The places of the hosts at each address.
     by_peer: BTreeSet<(SocketAddr, usize)>,
-    /// The places of the hosts of each receiver that was admitted.
+    /// The places of the hosts, by the number of the receiver that was admitted there.
     by_slot: BTreeSet<(usize, usize)>,
-    /// The places of the hosts that wait, by when they are dialled.
+    /// The places of the hosts that wait, by the time at which they are dialled.
     due: BTreeSet<(Instant, usize)>,
     /// How many hosts have no receiver yet, and may have one.
     unsettled_count: usize,

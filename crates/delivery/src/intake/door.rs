@@ -48,9 +48,9 @@ pub(super) struct Door {
 
 impl Door {
     fn new(waiting_max: usize) -> Self {
-        // A door serves no session of its own, so the session's number means nothing.
         let waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
         Self {
+            // A door serves no session of its own, so the session's number means nothing.
             listener: Listener::new(0, waiting_max, GREETING_TIMEOUT),
             line: Line::new(waiting_max as usize),
         }

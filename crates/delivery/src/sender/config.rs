@@ -421,9 +421,9 @@ pub struct TransferOutcome {
 }
 
 impl TransferOutcome {
-    /// Returns true when the transfer is proven: the outcome is final, and the sender itself has
-    /// not given up. Every expected receiver, and at least one, has proved delivery. A receiver
-    /// joined at every host that was dialled. Anything else is "not proven".
+    /// Returns true when the transfer is proven. The outcome is then final, and the sender itself
+    /// has not given up. Every expected receiver, and at least one, has proved delivery, and a
+    /// receiver joined at every host that was dialled. Anything else is "not proven".
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

@@ -39,8 +39,8 @@ impl Filling {
         }
     }
 
-    /// Takes out a receiver whose connection may have room; it is looked at again when bytes have
-    /// left on it.
+    /// Takes out a receiver whose connection may have room. The receiver comes back when bytes have
+    /// left on that connection.
     fn pop_hungry(&mut self) -> Option<usize> {
         self.hungry.pop_first()
     }

@@ -590,7 +590,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Returns true when an admitted receiver last came from this host: its control connection has
-    /// shown that the address is its own.
+    /// shown that the receiver has this address.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
         self.hosts.contains(host)

@@ -71,8 +71,9 @@ impl<C: Content> TransferSender<C> {
         settled.min(self.clock.join_deadline)
     }
 
-    /// Returns the time after which the transfer starts if no new receiver joins in it. `None` when
-    /// receivers are expected by number or name, or when the settings have no such time.
+    /// Returns the time after which the transfer starts if no new receiver joins in that time.
+    /// `None` when receivers are expected by number or name, or when the settings have no such
+    /// time.
     pub(super) fn settle_time(&self) -> Option<Duration> {
         self.config
             .settle
@@ -312,8 +313,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Demotes each receiver that got less than a quarter of what it lacked from the last pass: the
-    /// packet stream does not reach it, so from now on it gets everything over its connection.
+    /// Demotes each receiver to which the last pass brought less than a quarter of what it lacked:
+    /// the packet stream does not reach it, so from now on it gets everything over its connection.
     pub(super) fn demote(&mut self, wanting: &[usize]) {
         for &slot in wanting {
             let member = &mut self.members[slot];

@@ -1,4 +1,4 @@
-//! The receiver of files: of one transfer, or of all transfers of a group.
+//! The receiver of files: of one transfer, or of all that come.
 
 use std::{
     ffi::OsStr,

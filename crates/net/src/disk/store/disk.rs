@@ -40,7 +40,7 @@ pub enum DiskCall {
     Read,
     /// Setting a file's mode and time.
     SetAttributes,
-    /// Making the disk write everything.
+    /// Making the disk write a file, a directory or the whole filesystem.
     Sync,
     /// Giving a name.
     Rename,

@@ -1,7 +1,7 @@
 //! Before any byte arrives: finds what exists, checks that there is room, makes the directories.
 //!
-//! After a failure, what an earlier attempt staged stays. If no attempt had staged anything, what
-//! this one made is removed.
+//! After a failure, what an earlier attempt staged stays. If no earlier attempt had staged
+//! anything, what this one made is removed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! When we close a connection, we send what is queued, then the end. We keep the connection until
-//! the peer has seen the end, but no longer than [`LINGER`]. If we dropped it at once, unread bytes
-//! would cause a reset, which would destroy the last report. After [`Links::close`] no event of
-//! that connection follows.
+//! the peer has seen the end, but no longer than [`LINGER`], and less long when a new connection
+//! needs its place. If we dropped it at once, unread bytes would cause a reset, which would destroy
+//! the last report. After [`Links::close`] no event of that connection follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
