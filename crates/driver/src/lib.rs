@@ -114,7 +114,7 @@
 //! let sending = Sending {
 //!     config, group, destination_port: 7500, own: host(0).ip(), control_port: Some(7501),
 //!     upstream_port: 0, identity: Identity { session_id: 5, tsi, first_sqn: 7, seed: 1 },
-//!     combine: fec::combine,
+//!     partner: None, combine: fec::combine,
 //! };
 //! let receiving = Receiving {
 //!     config, group, destination_port: 7500, own: host(1).ip(), seed: 2, instance: 3,

@@ -7,7 +7,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` section 2 (the mark).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use base::{Instant, PathId};
 use delivery::{AudienceConfig, Policy, RateConfig, SlowPolicy};
@@ -80,11 +80,27 @@ pub struct Sending {
     pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
+    /// Where the session with the same frames comes from; [`Sending::pair`] says it.
+    pub partner: Option<IpAddr>,
     /// The function that computes parity.
     pub combine: Combine,
 }
 
 impl Sending {
+    /// Makes this session and `other` the two feeds of one sender: receivers see it by their
+    /// identifiers, and by what their marks say of each other.
+    pub fn pair(&mut self, other: &mut Self) {
+        let taken = [0, self.destination_port, other.destination_port];
+        let mut tsi = self.identity.tsi;
+        // The two ports of a session must differ (RFC 3208 section 8).
+        while taken.contains(&tsi.port) || taken.contains(&tsi.partner().port) {
+            tsi.port = tsi.port.wrapping_add(2);
+        }
+        self.identity.tsi = tsi;
+        other.identity.tsi = tsi.partner();
+        (self.partner, other.partner) = (Some(other.own), Some(self.own));
+    }
+
     /// Makes the protection of this end's packets with `key`; `None` without a key. Give the
     /// endpoint the same key, so that its mark says that packets are protected.
     #[must_use]
@@ -104,6 +120,9 @@ impl Sending {
         let mut mark = Mark::new(profile, self.identity.session_id);
         if is_protected {
             mark = mark.protected();
+        } else if profile == Profile::Frames {
+            let none = Ipv4Addr::UNSPECIFIED.into();
+            mark = mark.with_partner(Some(self.partner.unwrap_or(none)));
         }
         mark.control_port = self.control_port.unwrap_or(0);
         mark.upstream_port = self.upstream_port;
@@ -198,6 +217,45 @@ fn report_sqns(config: &Config, receivers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_feeds_have_partner_identifiers_and_no_port_of_theirs_is_an_application() {
+        let sending = |destination_port, port| Sending {
+            config: Config::default(),
+            group: ([239, 192, 0, 1], destination_port).into(),
+            destination_port,
+            own: [10, 0, 0, 1].into(),
+            control_port: None,
+            upstream_port: 0,
+            identity: Identity {
+                session_id: 1,
+                tsi: Tsi {
+                    gsi: Gsi([1; 6]),
+                    port,
+                },
+                first_sqn: 0,
+                seed: 0,
+            },
+            partner: None,
+            combine: pgm::fec::combine,
+        };
+        for (ports, drawn, expected) in [
+            ([7500, 7600], 40_000, 40_000),
+            ([7500, 7600], 7501, 7503),
+            ([7500, 7502], 7501, 7505),
+            ([7500, 7600], 1, 3),
+            ([7500, 7600], u16::MAX, u16::MAX),
+        ] {
+            let [mut one, mut other] = ports.map(|port| sending(port, drawn));
+            one.pair(&mut other);
+            assert_eq!(one.identity.tsi.port, expected);
+            assert_eq!(other.identity.tsi, one.identity.tsi.partner());
+            assert_eq!(
+                (one.partner, other.partner),
+                (Some(other.own), Some(one.own))
+            );
+        }
+    }
 
     #[test]
     fn the_identifier_of_a_session_is_drawn_anew() {

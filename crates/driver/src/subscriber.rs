@@ -36,6 +36,13 @@ pub trait MessageSink {
         let _ignored = (session, name);
     }
 
+    /// Takes where the session that carries the same frames comes from, as this one says; the
+    /// unspecified address when there is none. Only sessions of frames without a key say so. The
+    /// default ignores it.
+    fn partner(&mut self, session: u32, source: IpAddr) {
+        let _ignored = (session, source);
+    }
+
     /// Returns true while the application takes nothing more. One more receive batch may follow.
     fn is_full(&self) -> bool {
         false
@@ -314,6 +321,9 @@ impl Subscriber {
         sink: &mut S,
     ) {
         let at = self.receiver.position(session);
+        if let Some(partner) = mark.partner {
+            sink.partner(session, partner);
+        }
         match self.trust.judge(source, mark, at.as_ref()) {
             Judgement::Ignore => self.receiver.ignore(session),
             Judgement::Refuse => {

@@ -297,6 +297,7 @@ impl SessionBuilder {
             control_port,
             upstream_port,
             identity,
+            partner: None,
             combine: simd::gf256::Level::best().combine(),
         };
         Ok((opened, sending))

@@ -269,8 +269,7 @@ impl Source {
 
     /// Returns the length of this source's longest SPM in bytes, rounded up.
     fn spm_bytes_max(&self) -> usize {
-        let tag = self.setup.mark.and_then(|mark| mark.tag);
-        SPM_BYTES + tag.map_or(0, |_| wire::pgm::MarkTag::LEN)
+        SPM_BYTES + self.setup.mark.map_or(0, |mark| mark.extra_len())
     }
 
     /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat

@@ -66,6 +66,7 @@ impl PublisherPlan {
                 first_sqn: self.first_sqn,
                 ..identity
             },
+            partner: None,
             combine: pgm::fec::combine,
         }
     }

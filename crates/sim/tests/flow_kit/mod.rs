@@ -273,6 +273,7 @@ impl Sends {
                 first_sqn: 100,
                 seed,
             },
+            partner: None,
             combine: pgm::fec::combine,
         };
         let mut audience = AudienceConfig::new(SESSION);

@@ -20,6 +20,21 @@ pub struct Tsi {
     pub port: u16,
 }
 
+impl Tsi {
+    /// Returns the session that carries the same frames, where their source sends them twice: it
+    /// has the same source identifier, and a port whose last bit is the other one. The partner of
+    /// the partner is the session itself.
+    ///
+    /// **Spec**: `docs/src/protocol.md` section 14.
+    #[must_use]
+    pub const fn partner(self) -> Self {
+        Self {
+            gsi: self.gsi,
+            port: self.port ^ 1,
+        }
+    }
+}
+
 impl fmt::Display for Gsi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
@@ -36,6 +51,17 @@ impl fmt::Display for Tsi {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_feeds_of_a_source_know_each_other() {
+        let tsi = Tsi {
+            gsi: Gsi([1, 2, 3, 4, 5, 6]),
+            port: 4321,
+        };
+        let partner = tsi.partner();
+        assert_eq!((partner.gsi, partner.port), (tsi.gsi, 4320));
+        assert_eq!(partner.partner(), tsi);
+    }
 
     #[test]
     fn a_session_prints_as_seven_decimals() {

@@ -1,6 +1,6 @@
 //! Arbitrary packets: every type, every option, every combination that can be described.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use base::Pace;
 use proptest::{prelude::*, sample::select};
@@ -261,8 +261,8 @@ fn marks() -> impl Strategy<Value = Mark> {
         any::<[u32; 2]>(),
     );
     let tag = any::<([u64; 2], [u8; MarkTag::TAG_LEN])>();
-    (small, any::<[u64; 3]>(), tag).prop_map(
-        |((version, profile, features, counts), large, tag)| {
+    (small, any::<[u64; 3]>(), tag, any::<[u8; 16]>()).prop_map(
+        |((version, profile, features, counts), large, tag, partner)| {
             let [required, optional, control_port, upstream_port] = features;
             let [receiver_count, limiting_receiver] = counts;
             let [session_id, tx_time_us, bytes_per_s] = large;
@@ -278,6 +278,8 @@ fn marks() -> impl Strategy<Value = Mark> {
                 announced_pace: Pace::of(bytes_per_s),
                 limiting_receiver,
                 upstream_port,
+                partner: (optional & Mark::PARTNER != 0 && required & Mark::PROTECTED == 0)
+                    .then_some(Ipv6Addr::from(partner).to_canonical()),
                 tag: (required & Mark::PROTECTED != 0).then_some({
                     let ([number, edge], tag) = tag;
                     MarkTag { number, edge, tag }

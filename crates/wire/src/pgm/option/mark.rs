@@ -16,6 +16,10 @@
 //! +-----------------------------------+----------+-----------------+
 //! | number of the packet              | edge     | tag             |
 //! +-----------------------------------+----------+-----------------+
+//!  48 (with optional feature 1, without required feature 1)          64
+//! +------------------------------------------------------------------+
+//! | address of the partner                                           |
+//! +------------------------------------------------------------------+
 //! ```
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
@@ -26,7 +30,10 @@
 //! An end that knows no meaning for a reserved field writes 0 there and ignores what it reads: so
 //! the upstream port needs no version of its own.
 
-use std::fmt;
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
 
 use base::Pace;
 
@@ -64,6 +71,13 @@ pub struct Mark {
     /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port; senders that do not
     /// know this field write 0.
     pub upstream_port: u16,
+    /// The address that the session with the same frames comes from, [`Tsi::partner`]; the
+    /// unspecified one when there is no such session. An IPv4 address is written as it is mapped to
+    /// IPv6. In a mark of a known major version, it is present exactly when [`Mark::PARTNER`] is an
+    /// optional feature and the session is not protected: with a key, strangers are none.
+    ///
+    /// [`Tsi::partner`]: crate::pgm::Tsi::partner
+    pub partner: Option<IpAddr>,
     /// The tag that shows that the SPM is genuine. In a mark of a known major version, it is
     /// present exactly when [`Mark::PROTECTED`] is required.
     pub tag: Option<MarkTag>,
@@ -94,6 +108,8 @@ impl MarkTag {
 impl Mark {
     /// Required feature: the packets of the session are protected with a key.
     pub const PROTECTED: u16 = 1;
+    /// Optional feature: the mark names the partner.
+    pub const PARTNER: u16 = 1;
     /// The version that this crate writes: 1.0.
     pub const VERSION: u8 = 0x10;
     /// The magic "TWLN", which tells the mark from another option of the same type.
@@ -119,8 +135,21 @@ impl Mark {
             announced_pace: Pace::Unlimited,
             limiting_receiver: Self::NO_RECEIVER,
             upstream_port: 0,
+            partner: None,
             tag: None,
         }
+    }
+
+    /// Returns the same mark with the address of the partner, or without it: a relay does not pass
+    /// it on, as the partner's packets may come from another relay.
+    #[must_use]
+    pub const fn with_partner(mut self, partner: Option<IpAddr>) -> Self {
+        self.optional &= !Self::PARTNER;
+        if partner.is_some() {
+            self.optional |= Self::PARTNER;
+        }
+        self.partner = partner;
+        self
     }
 
     /// Returns the same mark for a session that is protected with a key. The sender fills in the
@@ -183,6 +212,17 @@ impl Mark {
         value.len() >= Self::PREFIX_LEN && value.starts_with(&Self::MAGIC.to_be_bytes())
     }
 
+    /// Returns the bytes behind the fields that every mark of this version has.
+    #[must_use]
+    pub fn extra_len(&self) -> usize {
+        let tag = self.tag.map_or(0, |_| MarkTag::LEN);
+        tag + self.partner.map_or(0, |_| PARTNER_LEN)
+    }
+
+    const fn names_partner(&self) -> bool {
+        self.optional & Self::PARTNER != 0 && !self.is_protected()
+    }
+
     /// Length in bytes of what every version keeps: magic, version, profile, required features.
     const PREFIX_LEN: usize = 8;
 }
@@ -220,13 +260,17 @@ impl<'a> Contents<'a> for Mark {
                 edge: reader.u64()?,
                 tag: reader.take()?,
             });
+        } else if mark.names_partner() {
+            reader.u16()?;
+            let bytes: [u8; PARTNER_LEN] = reader.take()?;
+            mark.partner = Some(Ipv6Addr::from(bytes).to_canonical());
         }
         reader.skip_all();
         Ok(mark)
     }
 
     fn value_len(&self) -> usize {
-        Self::LEN + self.tag.map_or(0, |_| MarkTag::LEN)
+        Self::LEN + self.extra_len()
     }
 
     fn emit(&self, writer: &mut Writer<'_>) {
@@ -248,6 +292,13 @@ impl<'a> Contents<'a> for Mark {
             writer.u64(edge);
             writer.put(&tag);
         }
+        if let Some(partner) = self.partner {
+            let partner = match partner {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            writer.put(&partner.octets());
+        }
     }
 }
 
@@ -264,6 +315,7 @@ impl fmt::Display for Mark {
             announced_pace,
             limiting_receiver,
             upstream_port,
+            partner,
             tag,
             version: _,
         } = self;
@@ -284,12 +336,17 @@ impl fmt::Display for Mark {
         if *upstream_port != 0 {
             write!(f, " upstream {upstream_port}")?;
         }
+        if let Some(partner) = partner.filter(|it| !it.is_unspecified()) {
+            write!(f, " partner {partner}")?;
+        }
         match tag {
             None => Ok(()),
             Some(MarkTag { number, edge, .. }) => write!(f, " number {number} edge {edge}"),
         }
     }
 }
+
+const PARTNER_LEN: usize = 16;
 
 /// The profile of a session: how its data is to be read. It never changes within a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -434,6 +491,26 @@ mod tests {
         for len in Mark::LEN..bytes.len() {
             assert!(parse(&bytes[..len]).is_err(), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn a_mark_names_the_partner_unless_a_key_does_better() {
+        let plain = Mark::new(Profile::Frames, 7);
+        for partner in ["10.0.0.1", "2001:db8::1", "::"] {
+            let mark = plain.with_partner(Some(partner.parse().unwrap()));
+            let bytes = bytes_of(&mark);
+            assert_eq!(bytes.len(), Mark::LEN + 16);
+            assert_eq!(parse(&bytes), Ok(mark));
+            for len in Mark::LEN..bytes.len() {
+                assert!(parse(&bytes[..len]).is_err(), "{len} bytes");
+            }
+            assert_eq!(mark.with_partner(None), plain);
+        }
+        let told = plain.with_partner(Some([10, 0, 0, 1].into()));
+        assert_eq!(bytes_of(&told)[58..], [0xFF, 0xFF, 10, 0, 0, 1]);
+        let bytes = bytes_of(&plain.with_partner(None).protected());
+        let with_bit = [&bytes[..8], &[0, 1], &bytes[10..]].concat();
+        assert_eq!(parse(&with_bit).unwrap().partner, None);
     }
 
     #[test]
