@@ -281,6 +281,9 @@ base::parameters! {
     FRAME_ROOMS_KEPT: u32 = 4, "frames", Receiver,
         "judgement: as many as are open at a time by a good path",
         "most frames whose memory is kept to be used again";
+    FRAME_LOSSES_KEPT: u32 = 1024, "runs", Receiver,
+        "judgement: far more than a second feed has still to tell of",
+        "most runs of lost frames remembered of two feeds, to count what one tells of them later";
     FRAME_DEADLINE_MAX: Duration = s(10), "time", Both,
         "judgement: within it a frame is of use for a display; it is repair_time_max",
         "longest time that a frame's deadline may be after its timestamp";

@@ -61,3 +61,50 @@ impl FrameCounts {
         self.lost.iter().sum()
     }
 }
+
+/// What became of the frames of one of two feeds, from the first one that either feed had. Each
+/// frame that the feed has settled is in one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedCounts {
+    /// Frames that this feed had whole first: they were given out.
+    pub first: u64,
+    /// Frames that were whole here, too, after the other feed had been faster.
+    pub second: u64,
+    /// Frames that were whole here, but too late: they had been given up.
+    pub late: u64,
+    /// Frames that were lost here, and whole by the other feed.
+    pub saved: u64,
+    /// Frames that were lost here, and that the other feed did not have in time either.
+    pub lost: u64,
+}
+
+impl FeedCounts {
+    /// Returns how many frames this feed had whole.
+    #[must_use]
+    pub const fn whole(&self) -> u64 {
+        self.first + self.second + self.late
+    }
+
+    /// Returns how many frames only this feed had in time: the other one, whose counts `other` are,
+    /// has lost them, or told nothing of them so far, as one that is cut does.
+    #[must_use]
+    pub const fn only(&self, other: &Self) -> u64 {
+        self.first.saturating_sub(other.second)
+    }
+
+    /// Returns how many frames this feed lost, whatever the other had.
+    #[must_use]
+    pub const fn lost_here(&self) -> u64 {
+        self.saved + self.lost
+    }
+}
+
+impl std::ops::AddAssign for FeedCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.first += other.first;
+        self.second += other.second;
+        self.late += other.late;
+        self.saved += other.saved;
+        self.lost += other.lost;
+    }
+}

@@ -12,20 +12,34 @@
 //!                                                      '---- deadline over: dropped, counted
 //! ```
 //!
+//! A sender can send the same frames twice, as two feeds over two networks. Then a receiver has a
+//! [`FrameReceiver`] for each feed, and an [`Arbiter`] makes one stream of both.
+//!
 //! Invariants:
 //! - a delivered frame has every byte, and its deadline has not passed;
 //! - for each stream, from the first frame after joining on:
 //!   `whole + lost by each cause == the sender's numbers`;
+//! - of two feeds, each number is given out once, in order: whole, if one feed had it in time;
 //! - what a receiver keeps is bounded by its configuration, whatever the network sends.
 //!
 //! **Spec**: `docs/src/protocol.md`, the section on frames.
 
+mod arbiter;
+pub use arbiter::{Arbiter, ArbiterCounters, FoundStream};
+
 mod clock;
 
 mod counts;
-pub use counts::{FrameCounts, FrameLoss};
+pub use counts::{FeedCounts, FrameCounts, FrameLoss};
 
 mod edge;
+
+mod entry;
+
+mod feed;
+pub use feed::Feed;
+
+mod merge;
 
 mod receiver;
 pub use receiver::{
@@ -38,6 +52,8 @@ mod sender;
 pub use sender::{FramePieces, FrameSender, FrameSenderConfig, FrameSenderCounters, NoFrame};
 
 mod stream;
+
+mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use wire::object::{FrameHeader, FrameKind};
 use super::{
     counts::{FrameCounts, FrameLoss},
     room::Room,
-    stream::{Piece, Settled, Stream, Whole},
+    stream::{Piece, Settled, Stream},
+    whole::{Whole, data_len},
 };
 use crate::parameters::{
     FRAME_BYTES_MAX, FRAME_MEMORY_BYTES_MAX, FRAME_ROOMS_KEPT, FRAME_STREAMS_MAX,
@@ -210,6 +211,7 @@ impl FrameReceiver {
                 place.insert(Stream::new(piece.position, self.host_drops))
             }
         };
+        known.heard = now;
         if piece.header.kind == FrameKind::End {
             known.end(piece.header, piece.position);
             return PieceVerdict::Taken;
@@ -342,38 +344,55 @@ impl FrameReceiver {
     /// Returns the next frame that is whole, or the next loss. A frame's memory is used again after
     /// the next call.
     pub fn pop(&mut self) -> Option<FrameEvent<'_>> {
-        if let Some(lent) = self.lent.take() {
-            self.memory.release(lent.room);
-        }
-        let (stream, settled) = self.settled.pop_front()?;
-        let whole = match settled {
-            Settled::Lost {
-                first,
-                count,
-                cause,
-            } => {
-                return Some(FrameEvent::Lost {
+        loop {
+            let (stream, settled) = self.pop_settled()?;
+            return Some(match settled {
+                Settled::Lost {
+                    first,
+                    count,
+                    cause,
+                } => FrameEvent::Lost {
                     stream,
                     first,
                     count,
                     cause,
-                });
-            }
-            Settled::Ended(counts) => return Some(FrameEvent::Ended { stream, counts }),
-            Settled::Whole(whole) => self.lent.insert(whole),
-        };
-        let header = &whole.header;
-        let data_len = header.len as usize - usize::from(header.format_len);
-        let (data, format) = whole.room.bytes.split_at(data_len);
-        Some(FrameEvent::Whole(Frame {
-            stream,
-            id: header.id,
-            timestamp_ns: header.timestamp_ns,
-            interval: Duration::from_micros(header.interval_us.into()),
-            is_repaired: whole.is_repaired,
-            format,
-            data,
-        }))
+                },
+                Settled::Ended(counts) => FrameEvent::Ended { stream, counts },
+                Settled::Whole(whole) => FrameEvent::Whole(self.lent.insert(whole).frame(stream)),
+                Settled::Turn(_) => continue,
+            });
+        }
+    }
+
+    /// Returns when a packet of a stream last came.
+    pub(super) fn heard(&self, stream: u32) -> Option<Instant> {
+        self.streams.get(&stream).map(|known| known.heard)
+    }
+
+    /// Makes whole frames ready before their turn, for whoever takes them by
+    /// [`FrameReceiver::pop_settled`] and puts them in order.
+    pub(super) fn take_ahead(&mut self, now: Instant) {
+        let (settled, counters) = (&mut self.settled, &mut self.counters);
+        for (&stream, known) in &mut self.streams {
+            known.take_ahead(now, &mut |next| {
+                count(counters, &next);
+                settled.push_back((stream, next));
+            });
+        }
+    }
+
+    /// Returns what [`FrameReceiver::pop`] would, with the frame's memory: whoever takes it returns
+    /// it by [`FrameReceiver::give_back`].
+    pub(super) fn pop_settled(&mut self) -> Option<(u32, Settled)> {
+        if let Some(lent) = self.lent.take() {
+            self.memory.release(lent.room);
+        }
+        self.settled.pop_front()
+    }
+
+    /// Takes the memory of a frame back.
+    pub(super) fn give_back(&mut self, room: Room) {
+        self.memory.release(room);
     }
 
     fn settler(&mut self) -> Settler<'_> {
@@ -472,7 +491,7 @@ fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
             } = &**whole;
             counters.frames_whole += 1;
             counters.frames_repaired += u64::from(*is_repaired);
-            counters.frame_bytes += u64::from(header.len) - u64::from(header.format_len);
+            counters.frame_bytes += data_len(header);
         }
         Settled::Lost { count, cause, .. } => {
             *match cause {
@@ -483,7 +502,7 @@ fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
                 FrameLoss::Refused => &mut counters.frames_lost_refused,
             } += count;
         }
-        Settled::Ended(_) => {}
+        Settled::Turn(_) | Settled::Ended(_) => {}
     }
 }
 

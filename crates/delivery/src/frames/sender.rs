@@ -145,6 +145,12 @@ impl FrameSender {
         header.to_bytes()
     }
 
+    /// Returns the number of the next frame.
+    #[must_use]
+    pub const fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
     /// Returns the settings that all frames have in common.
     pub const fn config(&self) -> &FrameSenderConfig {
         &self.config

@@ -13,122 +13,35 @@
 //! unknown interval it stops waiting earlier: an eighth of that frame's deadline, at most 10 ms,
 //! before the frame is due.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use base::Instant;
 use wire::object::FrameHeader;
 
 use super::{
-    clock::{ClockFloor, Heard},
+    clock::ClockFloor,
     counts::{FrameCounts, FrameLoss},
     edge::{Edge, unheard},
+    entry::{Entry, State, deadline_of, margin_of, release_of},
     receiver::PieceVerdict,
     room::Room,
+    whole::{Whole, data_len},
 };
-use crate::parameters::{FRAME_DEADLINE_MAX, FRAMES_OPEN_MAX};
+use crate::parameters::FRAMES_OPEN_MAX;
 
-/// What a stream hands to its receiver, in order.
+/// What a stream hands to its receiver, in order; but whole frames may come before their turn, see
+/// [`Stream::take_ahead`].
 #[derive(Debug)]
 pub(super) enum Settled {
     Whole(Box<Whole>),
+    /// It is the turn of this frame, which was given out before.
+    Turn(u64),
     Lost {
         first: u64,
         count: u64,
         cause: FrameLoss,
     },
     Ended(FrameCounts),
-}
-
-/// A frame that is whole.
-#[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) header: FrameHeader,
-    pub(super) room: Room,
-    pub(super) is_repaired: bool,
-}
-
-/// A frame that was heard and is not settled.
-#[derive(Debug)]
-struct Entry {
-    /// The header of the frame's first piece.
-    header: FrameHeader,
-    /// The position of the frame's first piece.
-    first: u64,
-    heard: Heard,
-    /// The count of packets that the kernel had dropped when this frame was first heard.
-    /// `drops_before` is the same count when the frame heard before this one was first heard.
-    drops: u64,
-    drops_before: u64,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    Open {
-        room: Room,
-        missing: u32,
-        is_repaired: bool,
-    },
-    Whole {
-        room: Room,
-        is_repaired: bool,
-    },
-    Lost(FrameLoss),
-}
-
-impl State {
-    const fn room(&self) -> Option<&Room> {
-        match self {
-            Self::Open { room, .. } | Self::Whole { room, .. } => Some(room),
-            Self::Lost(_) => None,
-        }
-    }
-}
-
-impl Entry {
-    /// Returns when the frame is due.
-    fn due(&self, clock: &ClockFloor) -> Instant {
-        clock.due(self.heard, deadline_of(&self.header))
-    }
-
-    const fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. })
-    }
-
-    /// Gives the frame up if its deadline has passed, or if it is open and its stream is over.
-    fn expire(
-        &mut self,
-        is_past: bool,
-        is_over: bool,
-        high: u64,
-        drops: u64,
-        release: &mut impl FnMut(Room),
-    ) {
-        let cause = match &self.state {
-            State::Open { room, .. } if is_past || is_over => {
-                let missing_at = self.first + room.first_missing();
-                match () {
-                    () if drops > self.drops_before => FrameLoss::SocketBuffer,
-                    () if missing_at >= high && is_past => FrameLoss::Late,
-                    () => FrameLoss::Network,
-                }
-            }
-            State::Whole { .. } if is_past => FrameLoss::Late,
-            _ => return,
-        };
-        release_of(
-            std::mem::replace(&mut self.state, State::Lost(cause)),
-            release,
-        );
-    }
-
-    /// Returns when the frames before this one, of which nothing was heard, are given up: one
-    /// interval before this frame is due. With a short or unknown interval it is earlier, so that
-    /// this frame is given out in time.
-    fn passed_at(&self, clock: &ClockFloor) -> Instant {
-        let interval = Duration::from_micros(self.header.interval_us.into());
-        self.due(clock) - interval.max(margin_of(&self.header))
-    }
 }
 
 /// The frames of one sender.
@@ -156,6 +69,8 @@ pub(super) struct Stream {
     contradictions: u32,
     /// The count of packets that the kernel had dropped when the newest entry was made.
     drops: u64,
+    /// When a packet of it last came.
+    pub(super) heard: Instant,
     pub(super) counts: FrameCounts,
 }
 
@@ -191,6 +106,7 @@ impl Stream {
             end: None,
             contradictions: 0,
             drops,
+            heard: Instant::ZERO,
             counts: FrameCounts::default(),
         }
     }
@@ -353,7 +269,7 @@ impl Stream {
         let entry = newest_first.find(|it| it.state.room().is_some())?;
         match std::mem::replace(&mut entry.state, State::Lost(FrameLoss::Refused)) {
             State::Open { room, .. } | State::Whole { room, .. } => Some(room),
-            State::Lost(_) => None,
+            State::Ahead { .. } | State::Lost(_) => None,
         }
     }
 
@@ -499,6 +415,18 @@ impl Stream {
         true
     }
 
+    /// Gives out the frames that are whole and in time, whatever stands before them: whoever takes
+    /// them puts them in order. [`Settled::Turn`] follows for each.
+    pub(super) fn take_ahead(&mut self, now: Instant, out: &mut impl FnMut(Settled)) {
+        let Some(clock) = self.clock else {
+            return;
+        };
+        let ahead = self.frames.iter_mut();
+        for whole in ahead.filter_map(|entry| entry.take_ahead(now, &clock)) {
+            out(Settled::Whole(Box::new(whole)));
+        }
+    }
+
     /// Settles whole frames and those past their deadline. Frames that could still come are not
     /// counted, because this end takes no more of them.
     pub(super) fn leave(
@@ -542,7 +470,7 @@ impl Stream {
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
-        let whole = behind.filter(|it| matches!(it.state, State::Whole { .. }));
+        let whole = behind.filter(|it| it.is_whole());
         let waiting = whole.map(|it| it.due(clock) - margin_of(&it.header)).min();
         Some(waiting.map_or(front.due(clock), |waiting| waiting.min(front.due(clock))))
     }
@@ -590,22 +518,28 @@ impl Stream {
     fn settle(&mut self, entry: Entry, out: &mut impl FnMut(Settled)) {
         self.settle_before(&entry, out);
         let header = entry.header;
+        let due = self.clock.map_or(Instant::ZERO, |clock| entry.due(&clock));
         match entry.state {
             State::Whole { room, is_repaired } => {
-                self.counts.first_id.get_or_insert(header.id);
-                self.counts.frames += 1;
-                self.counts.whole += 1;
-                self.counts.repaired += u64::from(is_repaired);
-                self.counts.bytes += u64::from(header.len) - u64::from(header.format_len);
-                out(Settled::Whole(Box::new(Whole {
-                    header,
-                    room,
-                    is_repaired,
-                })));
+                self.count_whole(&header, is_repaired);
+                let whole = Whole::new(header, room, is_repaired, due);
+                out(Settled::Whole(Box::new(whole)));
+            }
+            State::Ahead { is_repaired } => {
+                self.count_whole(&header, is_repaired);
+                out(Settled::Turn(header.id));
             }
             State::Lost(cause) => self.lose(header.id, 1, cause, out),
             State::Open { .. } => unreachable!("an open frame is not settled"),
         }
+    }
+
+    fn count_whole(&mut self, header: &FrameHeader, is_repaired: bool) {
+        self.counts.first_id.get_or_insert(header.id);
+        self.counts.frames += 1;
+        self.counts.whole += 1;
+        self.counts.repaired += u64::from(is_repaired);
+        self.counts.bytes += data_len(header);
     }
 
     /// Counts the frames between `edge` and the frame of `header` as lost.
@@ -679,22 +613,3 @@ impl Stream {
 /// Judgement: most frames have more pieces than this, and a single forged packet cannot make this
 /// many pieces contradict it.
 const CONTRADICTIONS_MAX: u32 = 32;
-/// Judgement: a busy host runs a timer at most this much late.
-const MARGIN_MAX: Duration = Duration::from_millis(10);
-
-/// Returns how long before its deadline a whole frame should be given out at the latest.
-fn margin_of(header: &FrameHeader) -> Duration {
-    (deadline_of(header) / 8).min(MARGIN_MAX)
-}
-
-/// Returns how long after its timestamp a frame is of use, at most `FRAME_DEADLINE_MAX`.
-fn deadline_of(header: &FrameHeader) -> Duration {
-    Duration::from_micros(header.deadline_us.into()).min(FRAME_DEADLINE_MAX)
-}
-
-fn release_of(state: State, release: &mut impl FnMut(Room)) {
-    match state {
-        State::Open { room, .. } | State::Whole { room, .. } => release(room),
-        State::Lost(_) => {}
-    }
-}

@@ -1,0 +1,517 @@
+//! Two feeds of the same frames, such as over two networks: each sender's frames as one stream.
+//! Markets call this A/B feed arbitration.
+//!
+//! ```text
+//!   feed 0:  FrameReceiver --take--.               .--pop--> each number once, in order: whole, if
+//!                                   >-- Arbiter --<          one feed had it in time, else lost
+//!   feed 1:  FrameReceiver --take--'               '-feeds-> what each feed lost
+//! ```
+//!
+//! Which two sessions have the same frames, their identifiers say ([`Tsi::partner`]), and their
+//! marks say from which address the other one comes: who comes from elsewhere is a sender of its
+//! own, and moves out where it was heard before the mark. The address from which a feed's session
+//! came is the only one whose sessions belong to the stream, as long as the stream lives.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+};
+
+use base::Instant;
+use wire::pgm::Tsi;
+
+use super::{
+    counts::{FeedCounts, FrameCounts},
+    feed::Feed,
+    merge::{Merge, Outlet},
+    receiver::{FrameEvent, FrameReceiver},
+    room::Room,
+    stream::Settled,
+    whole::Whole,
+};
+use crate::parameters::{FRAME_DEADLINE_MAX, FRAME_STREAMS_MAX};
+
+base::counters! {
+    /// What an arbiter of two feeds has done, over all senders.
+    pub struct ArbiterCounters: "frame_arbiter" {
+        frames_whole: Events, "frames given out whole, of either feed";
+        frames_saved: Events, "of these, frames that the other feed lost";
+        frames_lost: Events, "frames that neither feed had in time";
+        waits_in_vain: Events, "waits for a feed that did not bring the frame in time";
+        waits_cut_short: Events, "of these, waits that ended as too much was held meanwhile";
+    }
+}
+
+/// A sender whose frames are given out as one stream, when it was first heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundStream {
+    /// The number of the stream.
+    pub stream: u32,
+    /// The identifier of its first session.
+    pub tsi: Tsi,
+    /// The address of that session's source.
+    pub source: IpAddr,
+}
+
+/// What is given out: of a frame, `feed` has the memory.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) stream: u32,
+    pub(super) feed: Feed,
+    pub(super) settled: Settled,
+}
+
+/// The frames of all senders that two feeds bring.
+///
+/// In: [`Arbiter::join`] for each session that is found, [`Arbiter::take`] for what a feed's
+/// receiver has settled, [`Arbiter::part`] for each session that is over, [`Arbiter::settle`] when
+/// [`Arbiter::next_timeout`] is due. Out: [`Arbiter::pop_found`], [`Arbiter::pop`].
+///
+/// **Cost**: no frame is copied; a frame that has to wait keeps the memory that it came into.
+#[derive(Debug)]
+pub struct Arbiter {
+    held_bytes_max: usize,
+    streams: BTreeMap<u32, Sender>,
+    /// When each feed last had a frame whole.
+    heard: [Option<Instant>; 2],
+    /// The stream of each session of each feed.
+    members: [BTreeMap<u32, u32>; 2],
+    found: VecDeque<FoundStream>,
+    ready: VecDeque<Ready>,
+    /// The frame that was given out last, and whose memory it has.
+    lent: Option<(Feed, Box<Whole>)>,
+    /// Memory to be returned to each feed's receiver.
+    free: [Vec<Room>; 2],
+    /// Of streams that are forgotten.
+    before: [FeedCounts; 2],
+    counters: ArbiterCounters,
+}
+
+/// A sender.
+#[derive(Debug)]
+struct Sender {
+    /// The lesser of its two identifiers.
+    key: Tsi,
+    /// The feed by which it was first heard.
+    first: Feed,
+    /// By feed; an address stays when its session is over.
+    members: [Option<Member>; 2],
+    merge: Merge,
+    /// When it is forgotten: it has ended, and a session of a feed that was not heard before its
+    /// end may still tell the same again.
+    until: Option<Instant>,
+    /// It goes on as another one: no more sessions join.
+    is_shut: bool,
+}
+
+/// One feed's session with a sender.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    tsi: Tsi,
+    source: IpAddr,
+    /// Where the other session comes from, as its mark says.
+    partner: Option<IpAddr>,
+    /// `None` once it is over.
+    session: Option<u32>,
+}
+
+impl Member {
+    /// Whether neither says that the other is a stranger.
+    fn goes_with(&self, other: &Self) -> bool {
+        let names = |one: &Self, other: &Self| one.partner.is_none_or(|it| it == other.source);
+        names(self, other) && names(other, self)
+    }
+}
+
+impl Sender {
+    /// Whether a session of this feed belongs to the sender.
+    fn admits(&self, feed: Feed, member: &Member) -> bool {
+        let is_free = self.members[feed.index()]
+            .is_none_or(|known| known.source == member.source && known.session.is_none());
+        let other = self.members[feed.other().index()];
+        let is_new = self.members[feed.index()].is_none();
+        self.key == key_of(member.tsi)
+            && is_free
+            && other.is_none_or(|other| member.goes_with(&other))
+            && (is_new || !self.merge.is_over())
+            && !self.is_shut
+    }
+
+    fn is_present(&self) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|member| member.session.is_some())
+    }
+}
+
+fn key_of(tsi: Tsi) -> Tsi {
+    tsi.min(tsi.partner())
+}
+
+impl Arbiter {
+    /// Makes an arbiter that holds frames of at most `held_bytes_max` bytes while it waits for a
+    /// feed.
+    #[must_use]
+    pub fn new(held_bytes_max: usize) -> Self {
+        Self {
+            held_bytes_max,
+            streams: BTreeMap::new(),
+            heard: [None; 2],
+            members: Default::default(),
+            found: VecDeque::new(),
+            ready: VecDeque::new(),
+            lent: None,
+            free: Default::default(),
+            before: Default::default(),
+            counters: ArbiterCounters::default(),
+        }
+    }
+
+    /// Notes that a session of a feed was found.
+    pub fn join(&mut self, now: Instant, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
+        // Its number goes to another once the receiver has forgotten a session.
+        self.part(now, feed, session);
+        let member = Member {
+            tsi,
+            source,
+            partner: None,
+            session: Some(session),
+        };
+        self.admit(feed, session, member);
+    }
+
+    /// Adds a session to the sender that it belongs to, or makes it a sender of its own.
+    fn admit(&mut self, feed: Feed, session: u32, member: Member) {
+        let mut streams = self.streams.iter();
+        let known = streams.find(|(_, sender)| sender.admits(feed, &member));
+        let stream = known.map(|(&stream, _)| stream);
+        let stream = stream.unwrap_or_else(|| {
+            let mut numbers = 0..u32::MAX;
+            let stream = numbers.find(|number| !self.streams.contains_key(number));
+            let stream = stream.expect("fewer streams than numbers");
+            self.found.push_back(FoundStream {
+                stream,
+                tsi: member.tsi,
+                source: member.source,
+            });
+            stream
+        });
+        let sender = self.streams.entry(stream).or_insert_with(|| Sender {
+            key: key_of(member.tsi),
+            first: feed,
+            members: [None; 2],
+            merge: Merge::default(),
+            until: None,
+            is_shut: false,
+        });
+        sender.members[feed.index()] = Some(member);
+        sender.merge.join(feed);
+        self.members[feed.index()].insert(session, stream);
+    }
+
+    /// Notes what the mark of a feed's session says of the other session: the address that it comes
+    /// from, the unspecified one when there is none. When the two that were heard do not fit, the
+    /// one that came later is a sender of its own.
+    pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) {
+        let stream = self.members[feed.index()].get(&session);
+        let Some(sender) = stream.and_then(|stream| self.streams.get_mut(stream)) else {
+            return;
+        };
+        if let Some(member) = &mut sender.members[feed.index()]
+            && member.partner.replace(partner) == Some(partner)
+        {
+            return;
+        }
+        if let [Some(one), Some(other)] = &sender.members
+            && !one.goes_with(other)
+        {
+            let later = sender.first.other();
+            match sender.members[later.index()].and_then(|it| it.session) {
+                Some(session) => self.move_out(now, later, session),
+                None => sender.members[later.index()] = None,
+            }
+        }
+    }
+
+    /// Makes a session a sender of its own, or that of another sender.
+    fn move_out(&mut self, now: Instant, feed: Feed, session: u32) {
+        if let Some(member) = self.expel(now, feed, session) {
+            self.admit(feed, session, member);
+        }
+    }
+
+    /// Notes that a session is none that this end takes: its address keeps no place.
+    pub fn refuse(&mut self, now: Instant, feed: Feed, session: u32) {
+        self.expel(now, feed, session);
+    }
+
+    fn expel(&mut self, now: Instant, feed: Feed, session: u32) -> Option<Member> {
+        let stream = self.members[feed.index()].get(&session)?;
+        let member = self.streams.get_mut(stream)?.members[feed.index()].take();
+        self.part(now, feed, session);
+        member
+    }
+
+    /// Takes everything that a feed's receiver has settled, or has whole, and returns memory to it.
+    pub fn take(&mut self, now: Instant, feed: Feed, from: &mut FrameReceiver) {
+        self.return_memory(feed, from);
+        for (&session, stream) in &self.members[feed.index()] {
+            let sender = self.streams.get_mut(stream);
+            if let (Some(sender), Some(heard)) = (sender, from.heard(session)) {
+                sender.merge.attend(feed, heard);
+            }
+        }
+        from.take_ahead(now);
+        while let Some((session, settled)) = from.pop_settled() {
+            self.hear(now, feed, session, settled);
+        }
+        self.keep_bounds(now);
+        self.return_memory(feed, from);
+    }
+
+    fn hear(&mut self, now: Instant, feed: Feed, session: u32, settled: Settled) {
+        let Some(&(mut stream)) = self.members[feed.index()].get(&session) else {
+            if let Settled::Whole(whole) = settled {
+                self.free[feed.index()].push(whole.room);
+            }
+            return;
+        };
+        if let Settled::Whole(whole) = &settled {
+            self.heard[feed.index()] = Some(now);
+            let sender = self.streams.get_mut(&stream);
+            let beyond = sender.filter(|it| it.merge.is_beyond(feed, whole.header.id));
+            if let Some(sender) = beyond {
+                sender.is_shut = true;
+                self.move_out(now, feed, session);
+                let known = self.members[feed.index()].get(&session);
+                stream = known.copied().unwrap_or(stream);
+            }
+        }
+        self.follow(stream, |merge, out| {
+            merge.hear(now, feed, settled, out);
+            merge.advance(now, out);
+        });
+    }
+
+    fn return_memory(&mut self, feed: Feed, to: &mut FrameReceiver) {
+        for room in self.free[feed.index()].drain(..) {
+            to.give_back(room);
+        }
+    }
+
+    /// Notes that a session of a feed is over. What its receiver settled before was taken.
+    pub fn part(&mut self, now: Instant, feed: Feed, session: u32) {
+        let Some(stream) = self.members[feed.index()].remove(&session) else {
+            return;
+        };
+        self.follow(stream, |merge, out| {
+            merge.part(now, feed, out);
+            merge.advance(now, out);
+        });
+        let Some(sender) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if let Some(member) = &mut sender.members[feed.index()] {
+            member.session = None;
+        }
+        if sender.merge.is_over() && !sender.is_shut {
+            sender.until = Some(now + FRAME_DEADLINE_MAX);
+        } else if !sender.is_present() {
+            self.forget(stream);
+        }
+    }
+
+    fn forget(&mut self, stream: u32) {
+        if let Some(sender) = self.streams.remove(&stream) {
+            for feed in Feed::ALL {
+                self.before[feed.index()] += sender.merge.feed_counts(feed);
+            }
+        }
+    }
+
+    /// Begins to leave all streams. What the receivers of the feeds have settled when they leave is
+    /// taken after this, and [`Arbiter::finish`] follows.
+    pub fn leave(&mut self) {
+        for sender in self.streams.values_mut() {
+            sender.merge.leave();
+        }
+    }
+
+    /// Gives out everything that was taken, and forgets all streams.
+    pub fn finish(&mut self, now: Instant) {
+        for stream in self.streams.keys().copied().collect::<Vec<_>>() {
+            self.follow(stream, |merge, out| merge.conclude(now, out));
+            self.forget(stream);
+        }
+        self.members = Default::default();
+    }
+
+    /// Ends the waits that are over.
+    pub fn settle(&mut self, now: Instant) {
+        self.forget_ended(now);
+        let is_due = |sender: &Sender| sender.merge.next_timeout().is_some_and(|due| due <= now);
+        let due = self.streams.iter().filter(|(_, sender)| is_due(sender));
+        let due: Vec<u32> = due.map(|(&stream, _)| stream).collect();
+        for stream in due {
+            self.follow(stream, |merge, out| merge.advance(now, out));
+        }
+    }
+
+    /// Forgets senders that have ended: those whose time is over, and the oldest beyond the bound.
+    fn forget_ended(&mut self, now: Instant) {
+        loop {
+            let ended = self
+                .streams
+                .iter()
+                .filter(|(_, sender)| !sender.is_present());
+            let count = ended.clone().count();
+            let oldest = ended.min_by_key(|(_, sender)| sender.until);
+            let Some((&stream, sender)) = oldest else {
+                return;
+            };
+            let is_due = sender.until.is_none_or(|until| now >= until);
+            if !is_due && count <= FRAME_STREAMS_MAX as usize {
+                return;
+            }
+            self.forget(stream);
+        }
+    }
+
+    /// Ends waits while too much is held.
+    fn keep_bounds(&mut self, now: Instant) {
+        loop {
+            let held = self.streams.iter();
+            let held = held.map(|(&stream, sender)| (sender.merge.held_bytes(), stream));
+            let (sum, most) = held.fold((0, (0, 0)), |(sum, most), it| (sum + it.0, it.max(most)));
+            let (bytes, stream) = most;
+            if sum <= self.held_bytes_max {
+                return;
+            }
+            self.counters.waits_cut_short += 1;
+            self.follow(stream, |merge, out| merge.hurry(now, out));
+            let sender = self.streams.get(&stream);
+            if sender.is_none_or(|it| it.merge.held_bytes() >= bytes) {
+                return;
+            }
+        }
+    }
+
+    fn follow<T>(
+        &mut self,
+        stream: u32,
+        change: impl FnOnce(&mut Merge, &mut Outlet<'_>) -> T,
+    ) -> Option<T> {
+        let sender = self.streams.get_mut(&stream)?;
+        let mut out = Outlet {
+            stream,
+            ready: &mut self.ready,
+            free: &mut self.free,
+            counters: &mut self.counters,
+        };
+        Some(change(&mut sender.merge, &mut out))
+    }
+
+    /// Returns the next sender whose frames were not heard before.
+    pub fn pop_found(&mut self) -> Option<FoundStream> {
+        self.found.pop_front()
+    }
+
+    /// Returns the next frame that is whole, or the next loss; see [`FrameReceiver::pop`].
+    pub fn pop(&mut self) -> Option<FrameEvent<'_>> {
+        if let Some((feed, lent)) = self.lent.take() {
+            self.free[feed.index()].push(lent.room);
+        }
+        loop {
+            let Ready {
+                stream,
+                feed,
+                settled,
+            } = self.ready.pop_front()?;
+            return Some(match settled {
+                Settled::Lost {
+                    first,
+                    count,
+                    cause,
+                } => FrameEvent::Lost {
+                    stream,
+                    first,
+                    count,
+                    cause,
+                },
+                Settled::Ended(counts) => FrameEvent::Ended { stream, counts },
+                Settled::Whole(whole) => {
+                    let (_, whole) = self.lent.insert((feed, whole));
+                    FrameEvent::Whole(whole.frame(stream))
+                }
+                Settled::Turn(_) => continue,
+            });
+        }
+    }
+
+    /// Says when [`Arbiter::settle`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let due = self.streams.values().map(|it| it.merge.next_timeout());
+        due.fold(None, base::earliest)
+    }
+
+    /// Returns the stream that a session of a feed belongs to.
+    #[must_use]
+    pub fn stream_of(&self, feed: Feed, session: u32) -> Option<u32> {
+        self.members[feed.index()].get(&session).copied()
+    }
+
+    /// Returns a session of a feed; `None` when it has none.
+    #[must_use]
+    pub fn session_of(&self, feed: Feed) -> Option<u32> {
+        self.members[feed.index()].keys().next().copied()
+    }
+
+    /// Returns true when all frames of a stream were given out: its sender has ended it by one
+    /// feed, or both are gone.
+    #[must_use]
+    pub fn is_over(&self, stream: u32) -> bool {
+        let sender = self.streams.get(&stream);
+        sender.is_none_or(|sender| sender.merge.is_over())
+    }
+
+    /// Returns true while a stream has a session.
+    #[must_use]
+    pub fn is_known(&self, stream: u32) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// Returns what became of a stream's frames so far; `None` for an unknown stream.
+    #[must_use]
+    pub fn counts(&self, stream: u32) -> Option<&FrameCounts> {
+        self.streams.get(&stream).map(|it| it.merge.counts())
+    }
+
+    /// Returns what became of the frames of each feed, of all senders together.
+    #[must_use]
+    pub fn feeds(&self) -> [FeedCounts; 2] {
+        let mut feeds = self.before;
+        for (sender, feed) in self
+            .streams
+            .values()
+            .flat_map(|sender| Feed::ALL.map(|feed| (sender, feed)))
+        {
+            feeds[feed.index()] += sender.merge.feed_counts(feed);
+        }
+        feeds
+    }
+
+    /// Returns when a feed last had a frame whole, in time or not; `None` when it never had one.
+    #[must_use]
+    pub const fn heard(&self, feed: Feed) -> Option<Instant> {
+        self.heard[feed.index()]
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub const fn counters(&self) -> &ArbiterCounters {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

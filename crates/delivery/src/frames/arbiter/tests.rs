@@ -1,0 +1,970 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use base::Rng;
+use proptest::prelude::*;
+use wire::{
+    object::{FrameHeader, FrameKind},
+    pgm::Gsi,
+};
+
+use super::*;
+use crate::frames::{FrameLoss, FrameReceiverConfig, FrameSender, FrameSenderConfig};
+
+const INTERVAL_MS: u64 = 50;
+const DEADLINE_MS: u64 = 100;
+/// How long before its deadline a frame is given out at the latest.
+const MARGIN_MS: u64 = 10;
+const SESSION: u32 = 7;
+const TSI: Tsi = Tsi {
+    gsi: Gsi([1, 2, 3, 4, 5, 6]),
+    port: 40_001,
+};
+const BYTES: usize = 600;
+/// A frame has two packets.
+const PACKET_BYTES: usize = 400;
+
+const fn ms(n: u64) -> Instant {
+    Instant::from_nanos(n * 1_000_000)
+}
+
+fn source(number: u8) -> IpAddr {
+    [10, 0, number, 1].into()
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Out {
+    Found(u32),
+    Whole(u32, u64),
+    Lost(u32, u64, u64, FrameLoss),
+    Ended(u32, FrameCounts),
+}
+
+/// An arbiter with two feeds of one sender.
+struct Court {
+    arbiter: Arbiter,
+    out: Vec<Out>,
+}
+
+impl Court {
+    fn empty(held_bytes_max: usize) -> Self {
+        Self {
+            arbiter: Arbiter::new(held_bytes_max),
+            out: Vec::new(),
+        }
+    }
+
+    fn new() -> Self {
+        let mut court = Self::empty(1 << 20);
+        court.join(Feed::First, SESSION, TSI, source(0));
+        court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+        assert_eq!(court.drain(), [Out::Found(0)]);
+        court
+    }
+
+    fn join(&mut self, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
+        self.arbiter.join(ms(0), feed, session, tsi, source);
+    }
+
+    fn hear(&mut self, now: Instant, feed: Feed, settled: Settled) {
+        self.arbiter.hear(now, feed, SESSION, settled);
+        self.arbiter.keep_bounds(now);
+    }
+
+    fn tell(&mut self, now_ms: u64, feed: Feed, settled: Settled) {
+        self.hear(ms(now_ms), feed, settled);
+    }
+
+    /// The feed has frame `id` whole, which may wait until `give_by_ms`.
+    fn whole(&mut self, now_ms: u64, feed: Feed, id: u64, give_by_ms: u64) {
+        self.hear(ms(now_ms), feed, whole(id, give_by_ms));
+    }
+
+    fn lost(&mut self, now_ms: u64, feed: Feed, first: u64, count: u64, cause: FrameLoss) {
+        let lost = Settled::Lost {
+            first,
+            count,
+            cause,
+        };
+        self.hear(ms(now_ms), feed, lost);
+    }
+
+    /// The session of a feed is over; its sender has numbered `end` frames, if it has said so.
+    fn end(&mut self, now_ms: u64, feed: Feed, end: Option<u64>) {
+        self.hear(ms(now_ms), feed, ended(end));
+        self.arbiter.part(ms(now_ms), feed, SESSION);
+    }
+
+    fn drain(&mut self) -> Vec<Out> {
+        while let Some(found) = self.arbiter.pop_found() {
+            self.out.push(Out::Found(found.stream));
+        }
+        while let Some(event) = self.arbiter.pop() {
+            self.out.push(match event {
+                FrameEvent::Whole(frame) => {
+                    assert_eq!(frame.data, content(frame.id));
+                    Out::Whole(frame.stream, frame.id)
+                }
+                FrameEvent::Lost {
+                    stream,
+                    first,
+                    count,
+                    cause,
+                } => Out::Lost(stream, first, count, cause),
+                FrameEvent::Ended { stream, counts } => Out::Ended(stream, counts),
+            });
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn feed(&self, feed: Feed) -> FeedCounts {
+        self.arbiter.feeds()[feed.index()]
+    }
+}
+
+fn content(id: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BYTES];
+    Rng::new(id + 1).fill(&mut bytes);
+    bytes
+}
+
+fn whole(id: u64, give_by_ms: u64) -> Settled {
+    let header = FrameHeader {
+        kind: FrameKind::Piece,
+        format_len: 0,
+        stride: BYTES as u16,
+        index: 0,
+        id,
+        timestamp_ns: id * INTERVAL_MS * 1_000_000,
+        len: BYTES as u32,
+        interval_us: INTERVAL_MS as u32 * 1000,
+        deadline_us: DEADLINE_MS as u32 * 1000,
+        skipped: 0,
+    };
+    let mut room = Room::default();
+    room.prepare(&header);
+    assert!(room.put(&header, &content(id)));
+    Settled::Whole(Box::new(Whole {
+        header,
+        room,
+        is_repaired: false,
+        due: ms(give_by_ms + MARGIN_MS),
+        is_ahead: false,
+    }))
+}
+
+/// The end of a feed whose sender has numbered `end` frames, if it has said so.
+fn ended(end: Option<u64>) -> Settled {
+    Settled::Ended(FrameCounts {
+        first_id: Some(0),
+        frames: end.unwrap_or(0),
+        is_end_known: end.is_some(),
+        ..FrameCounts::default()
+    })
+}
+
+#[test]
+fn the_faster_feed_is_given_out_and_the_other_counted() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1001, Feed::Second, 0, 1090);
+    court.whole(1050, Feed::Second, 1, 1140);
+    assert_eq!(court.drain(), [Out::Whole(0, 0), Out::Whole(0, 1)]);
+    let [first, second] = court.arbiter.feeds();
+    assert_eq!((first.first, first.second), (1, 0));
+    assert_eq!((second.first, second.second), (1, 1));
+}
+
+#[test]
+fn what_one_feed_has_lost_the_other_brings() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    court.whole(1050, Feed::First, 2, 1090);
+    assert_eq!(court.drain(), [Out::Whole(0, 0)], "frame 2 is held");
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1090)));
+    court.whole(1080, Feed::Second, 1, 1140);
+    assert_eq!(court.drain(), [Out::Whole(0, 1), Out::Whole(0, 2)]);
+    assert_eq!(court.arbiter.next_timeout(), None);
+    let first = court.feed(Feed::First);
+    assert_eq!((first.saved, first.lost, first.first), (1, 0, 2));
+}
+
+#[test]
+fn what_both_have_lost_is_lost_with_the_cause_that_a_network_had() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 3, FrameLoss::Overrun);
+    court.lost(1050, Feed::Second, 1, 2, FrameLoss::SocketBuffer);
+    court.lost(1050, Feed::Second, 3, 1, FrameLoss::Overrun);
+    let out = court.drain();
+    let lost = [
+        Out::Lost(0, 1, 2, FrameLoss::SocketBuffer),
+        Out::Lost(0, 3, 1, FrameLoss::Overrun),
+    ];
+    assert_eq!(out[1..], lost);
+    assert_eq!(court.feed(Feed::First).lost, 3);
+}
+
+#[test]
+fn a_feed_that_is_cut_costs_one_wait_and_no_frame() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.whole(1000, Feed::First, 0, 1090);
+    // The feed that is left loses a frame: the one behind it waits until the other is silent.
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    court.whole(1050, Feed::First, 2, 1190);
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1100)));
+    court.arbiter.settle(ms(1100));
+    let lost = |id| Out::Lost(0, id, 1, FrameLoss::Network);
+    assert_eq!(court.drain(), [lost(1), Out::Whole(0, 2)]);
+    // The next ones need not.
+    court.lost(1110, Feed::First, 3, 1, FrameLoss::Network);
+    assert_eq!(court.drain(), [lost(3)]);
+    for id in 4..13 {
+        court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
+    }
+    assert_eq!(court.drain().len(), 9);
+    // It comes back, and tells what it has missed: all of it but two frames were saved.
+    court.whole(1710, Feed::First, 13, 1790);
+    court.lost(1720, Feed::Second, 1, 12, FrameLoss::Network);
+    court.whole(1720, Feed::Second, 13, 1790);
+    assert_eq!(court.drain(), [Out::Whole(0, 13)]);
+    let second = court.feed(Feed::Second);
+    assert_eq!((second.saved, second.lost), (10, 2));
+    assert_eq!(court.arbiter.counters().frames_saved, 10);
+    assert_eq!((second.first, second.second), (1, 1));
+    // From then on it counts again.
+    court.lost(1800, Feed::First, 14, 1, FrameLoss::Network);
+    court.whole(1810, Feed::Second, 14, 1890);
+    assert_eq!(court.drain(), [Out::Whole(0, 14)]);
+}
+
+#[test]
+fn a_feed_whose_packets_come_is_waited_for_though_it_has_no_frame_whole() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1090, Feed::First, 1, 1, FrameLoss::Network);
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1100)));
+    let packet_at = |court: &mut Court, at: u64| {
+        court.arbiter.follow(0, |merge, out| {
+            merge.attend(Feed::Second, ms(at));
+            merge.advance(ms(at), out);
+        });
+    };
+    packet_at(&mut court, 1095);
+    // Nothing stands behind it, so it may take as long as a frame is of use.
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1190)));
+    court.whole(1101, Feed::First, 2, 1180);
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1180)));
+    court.whole(1150, Feed::Second, 1, 1240);
+    assert_eq!(court.drain(), [0, 1, 2].map(|id| Out::Whole(0, id)));
+}
+
+#[test]
+fn a_frame_that_comes_after_the_wait_is_late() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    court.arbiter.settle(ms(1100));
+    court.whole(1101, Feed::Second, 1, 1140);
+    let lost = Out::Lost(0, 1, 1, FrameLoss::Network);
+    assert_eq!(court.drain()[1..], [lost]);
+    assert_eq!(court.feed(Feed::Second).late, 1);
+    assert_eq!(court.feed(Feed::First).lost, 1);
+}
+
+#[test]
+fn what_is_held_is_bounded() {
+    let mut court = Court::new();
+    court.arbiter.held_bytes_max = 3 * (BYTES + size_of::<Whole>());
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    for id in 2..5 {
+        court.whole(1050, Feed::First, id, 9000);
+    }
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    court.whole(1050, Feed::First, 5, 9000);
+    assert_eq!(court.drain().len(), 5);
+    assert_eq!(court.arbiter.counters().waits_cut_short, 1);
+}
+
+#[test]
+fn the_stream_ends_when_both_feeds_have_told_their_end() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    court.end(1050, Feed::First, Some(2));
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    court.whole(1060, Feed::Second, 1, 1140);
+    assert_eq!(court.drain(), [Out::Whole(0, 1)]);
+    assert!(!court.arbiter.is_over(0));
+    court.hear(ms(1061), Feed::Second, ended(Some(2)));
+    let [Out::Ended(0, counts)] = court.drain()[..] else {
+        panic!("no end")
+    };
+    let told = (counts.frames, counts.whole, counts.is_end_known);
+    assert_eq!(told, (2, 2, true));
+    assert!(court.arbiter.is_over(0) && court.arbiter.is_known(0));
+    court.arbiter.part(ms(1062), Feed::Second, SESSION);
+    assert_eq!(court.drain(), []);
+    assert!(court.arbiter.is_known(0));
+    court.arbiter.settle(ms(11_062));
+    assert!(!court.arbiter.is_known(0));
+}
+
+#[test]
+fn the_stream_ends_by_one_feed_when_the_other_is_cut() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.whole(1050, Feed::First, 1, 1140);
+    court.end(1060, Feed::First, Some(2));
+    assert_eq!(court.drain(), [0, 1].map(|id| Out::Whole(0, id)));
+    // The other feed has the time of two frames, or their deadline, to show that there are more.
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1160)));
+    court.arbiter.settle(ms(1160));
+    assert!(matches!(court.drain()[..], [Out::Ended(0, counts)] if counts.is_end_known));
+    // What it tells later adds nothing.
+    court.lost(5000, Feed::Second, 1, 1, FrameLoss::Network);
+    court.end(5000, Feed::Second, None);
+    assert_eq!(court.drain(), []);
+    assert_eq!(court.feed(Feed::Second).saved, 1);
+}
+
+#[test]
+fn a_feed_that_is_first_heard_after_the_end_tells_nothing_again() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1005, Feed::First, 1, 1095);
+    court.end(1010, Feed::First, Some(2));
+    let out = court.drain();
+    assert_eq!(
+        out[..3],
+        [Out::Found(0), Out::Whole(0, 0), Out::Whole(0, 1)]
+    );
+    assert!(matches!(out[3..], [Out::Ended(0, counts)] if counts.is_end_known));
+    court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+    court.whole(1020, Feed::Second, 0, 1110);
+    court.whole(1025, Feed::Second, 1, 1115);
+    court.end(1030, Feed::Second, Some(2));
+    assert_eq!(court.drain(), []);
+    assert_eq!(court.feed(Feed::Second).second, 2);
+    // Sessions of the same sender after that are another life of it.
+    court.join(Feed::First, SESSION, TSI, source(0));
+    assert_eq!(court.drain(), [Out::Found(1)]);
+}
+
+#[test]
+fn a_feed_that_vanishes_and_comes_back_goes_on_in_the_same_stream() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.end(1010, Feed::Second, None);
+    court.whole(1050, Feed::First, 1, 1090);
+    court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+    court.whole(1120, Feed::Second, 3, 1240);
+    let out = court.drain();
+    assert_eq!(out, [0, 1].map(|id| Out::Whole(0, id)), "3 waits for 2");
+    court.whole(1121, Feed::First, 2, 1190);
+    assert_eq!(court.drain(), [2, 3].map(|id| Out::Whole(0, id)));
+    // Both gone: whatever comes now is another stream.
+    court.end(1200, Feed::First, None);
+    court.end(1200, Feed::Second, None);
+    assert!(matches!(court.drain()[..], [Out::Ended(0, _)]));
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.whole(2000, Feed::First, 90, 2090);
+    assert_eq!(court.drain(), [Out::Found(0), Out::Whole(0, 90)]);
+}
+
+#[test]
+fn a_stranger_with_the_same_identifier_is_a_sender_of_its_own() {
+    let mut court = Court::new();
+    court.join(Feed::First, 8, TSI, source(66));
+    assert_eq!(court.drain(), [Out::Found(1)]);
+    // Even when the sender's own session is over.
+    court.whole(1000, Feed::First, 0, 1090);
+    court.end(1010, Feed::Second, None);
+    court.join(Feed::Second, 9, TSI.partner(), source(66));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(1));
+    court.join(Feed::Second, 10, TSI.partner(), source(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 10), Some(0));
+    // Another sender has another identifier.
+    let other = Tsi {
+        port: TSI.port + 2,
+        ..TSI
+    };
+    court.join(Feed::Second, 11, other, source(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 11), Some(2));
+}
+
+#[test]
+fn a_feed_that_numbers_anew_is_listened_to_once_the_other_has_gone() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 5000, 1090);
+    court.whole(1000, Feed::Second, 5000, 1090);
+    // The sender was started again under the same identifier; one feed tells so first.
+    court.end(1010, Feed::First, None);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.whole(2000, Feed::First, 0, 2090);
+    assert_eq!(court.drain(), [Out::Whole(0, 5000)]);
+    court.end(2001, Feed::Second, None);
+    court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+    court.whole(2050, Feed::First, 1, 2140);
+    court.whole(2050, Feed::Second, 1, 2140);
+    let out = court.drain();
+    assert!(matches!(out[..], [Out::Ended(0, _), Out::Whole(0, 1)]));
+}
+
+#[test]
+fn a_feed_that_was_cut_for_long_counts_again_though_a_late_frame_comes_first() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    for id in 1..400 {
+        court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
+    }
+    assert_eq!(court.drain().len(), 400);
+    // The cut ends: a frame of long ago was still being repaired.
+    court.whole(21_000, Feed::Second, 1, 21_090);
+    court.lost(21_000, Feed::Second, 2, 398, FrameLoss::Network);
+    court.whole(21_010, Feed::Second, 400, 21_100);
+    assert_eq!(court.drain(), [Out::Whole(0, 400)]);
+    // From then on, a frame that the other feed loses is waited for.
+    court.whole(21_050, Feed::First, 400, 21_100);
+    court.lost(21_100, Feed::First, 401, 1, FrameLoss::Network);
+    court.whole(21_110, Feed::Second, 401, 21_150);
+    assert_eq!(court.drain(), [Out::Whole(0, 401)]);
+    let second = court.feed(Feed::Second);
+    assert_eq!((second.first, second.second, second.saved), (2, 2, 398));
+}
+
+#[test]
+fn a_feed_that_numbers_lower_while_its_frames_are_held_gives_none_out_twice() {
+    let mut court = Court::new();
+    for feed in Feed::ALL {
+        court.whole(1000, feed, 0, 1090);
+    }
+    // One feed has lost 1, and its frames 2 to 4 wait for the other.
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    for id in 2..5 {
+        court.whole(1050 + id, Feed::First, id, 1190 + id);
+    }
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    // What it had heard first was wrong, or its session was forgotten: it tells some of them again.
+    court.hear(ms(1056), Feed::First, ended(None));
+    court.whole(1057, Feed::First, 3, 1190);
+    court.lost(1057, Feed::First, 4, 1, FrameLoss::Network);
+    court.whole(1058, Feed::First, 5, 1190);
+    court.end(1059, Feed::First, None);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.whole(1059, Feed::First, 2, 1190);
+    assert_eq!(court.drain(), []);
+    court.whole(1060, Feed::Second, 1, 1140);
+    assert_eq!(
+        court.drain(),
+        (1..6).map(|id| Out::Whole(0, id)).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_frame_that_is_due_is_lost_as_late_however_long_the_process_stood_still() {
+    let stood_still = |end: fn(&mut Court)| {
+        let mut court = Court::new();
+        court.whole(1000, Feed::First, 0, 1090);
+        court.whole(1000, Feed::Second, 0, 1090);
+        court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+        court.whole(1050, Feed::First, 2, 1140);
+        end(&mut court);
+        court.drain()[1..3].to_vec()
+    };
+    let lost = [
+        Out::Lost(0, 1, 1, FrameLoss::Network),
+        Out::Lost(0, 2, 1, FrameLoss::Late),
+    ];
+    assert_eq!(stood_still(|court| court.arbiter.settle(ms(5000))), lost);
+    let gone = |court: &mut Court| {
+        court.end(5000, Feed::Second, None);
+        court.end(5000, Feed::First, None);
+    };
+    assert_eq!(stood_still(gone), lost);
+    let left = |court: &mut Court| {
+        court.arbiter.leave();
+        court.arbiter.finish(ms(5000));
+    };
+    assert_eq!(stood_still(left), lost);
+}
+
+#[test]
+fn a_stranger_ends_no_stream_that_the_other_feed_still_sends() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.whole(1000, Feed::First, 0, 1090);
+    court.join(Feed::Second, SESSION, TSI.partner(), source(66));
+    court.hear(ms(1010), Feed::Second, ended(Some(1)));
+    assert_eq!(court.drain(), [Out::Found(0), Out::Whole(0, 0)]);
+    court.whole(1050, Feed::First, 1, 1140);
+    court.arbiter.part(ms(1060), Feed::Second, SESSION);
+    court.arbiter.settle(ms(9000));
+    assert_eq!(court.drain(), [Out::Whole(0, 1)]);
+    // It says so again when the sender pauses for long: the sender is found again.
+    court.join(Feed::Second, SESSION, TSI.partner(), source(66));
+    court.hear(ms(9000), Feed::Second, ended(Some(2)));
+    court.arbiter.settle(ms(9200));
+    assert!(matches!(court.drain()[..], [Out::Ended(0, _)]));
+    court.whole(9300, Feed::First, 2, 9390);
+    assert_eq!(court.drain(), [Out::Found(1), Out::Whole(1, 2)]);
+}
+
+#[test]
+fn who_comes_from_elsewhere_than_the_partner_says_is_a_sender_of_its_own() {
+    // The partner is known when the stranger comes.
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    court.join(Feed::Second, 8, TSI.partner(), source(66));
+    assert_eq!(court.drain(), [0, 1].map(Out::Found));
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    court.arbiter.bind(ms(0), Feed::Second, 9, source(0));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(0));
+    // It becomes known only then: the stranger moves out, and its place is free.
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.join(Feed::Second, SESSION, TSI.partner(), source(66));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, SESSION), Some(0));
+    court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, SESSION), Some(1));
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(0));
+    // The stranger was first, and says what it likes.
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::Second, 8, TSI.partner(), source(66));
+    court.arbiter.bind(ms(0), Feed::Second, 8, source(0));
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    court.arbiter.bind(ms(0), Feed::Second, 9, source(0));
+    let streams = [(Feed::Second, 8), (Feed::First, SESSION), (Feed::Second, 9)];
+    let streams = streams.map(|(feed, session)| court.arbiter.stream_of(feed, session).unwrap());
+    assert_eq!(streams[1], streams[2]);
+    assert_ne!(streams[0], streams[1]);
+    // A sender of one feed says that it has no partner.
+    let mut court = Court::new();
+    court
+        .arbiter
+        .bind(ms(0), Feed::First, SESSION, [0; 4].into());
+    assert_eq!(court.arbiter.stream_of(Feed::Second, SESSION), Some(1));
+}
+
+#[test]
+fn a_session_that_is_refused_keeps_no_place() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.join(Feed::Second, 8, TSI.partner(), source(66));
+    court.arbiter.refuse(ms(0), Feed::Second, 8);
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(0));
+}
+
+#[test]
+fn an_end_that_leaves_gives_out_what_is_whole_and_counts_no_more() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.arbiter.leave();
+    // One feed's receiver had 2 and 4, the other 1; nobody knows of 3.
+    court.whole(1060, Feed::First, 2, 1190);
+    court.whole(1060, Feed::First, 4, 1290);
+    court.hear(
+        ms(1060),
+        Feed::First,
+        Settled::Ended(FrameCounts::default()),
+    );
+    court.whole(1060, Feed::Second, 1, 1140);
+    court.hear(
+        ms(1060),
+        Feed::Second,
+        Settled::Ended(FrameCounts::default()),
+    );
+    court.arbiter.finish(ms(1060));
+    let mut out = court.drain();
+    let Some(Out::Ended(0, counts)) = out.pop() else {
+        panic!("{out:?}")
+    };
+    assert_eq!(out, [0, 1, 2, 4].map(|id| Out::Whole(0, id)));
+    assert_eq!((counts.frames, counts.whole), (4, 4));
+}
+
+/// A naive arbiter: it remembers everything.
+#[derive(Default)]
+struct Model {
+    /// By feed: what it has told of each number, and when.
+    told: [Vec<(u64, bool, u64)>; 2],
+    given: Vec<(u64, bool)>,
+}
+
+impl Model {
+    fn next(&self) -> u64 {
+        self.given.len() as u64
+    }
+
+    fn has_whole(&self, feed: Feed, id: u64) -> bool {
+        let told = &self.told[feed.index()];
+        told.iter()
+            .any(|&(known, is_whole, _)| known == id && is_whole)
+    }
+
+    fn has_settled(&self, feed: Feed, id: u64) -> bool {
+        self.told[feed.index()]
+            .iter()
+            .any(|&(known, ..)| known == id)
+    }
+
+    /// Takes what the arbiter gave out at `now_ms`, and checks it.
+    fn check(&mut self, now_ms: u64, out: &[Out], patience_ms: impl Fn(&Self) -> u64) {
+        for given in out {
+            let next = self.next();
+            match *given {
+                Out::Whole(0, id) => {
+                    assert_eq!(id, next);
+                    assert!(Feed::ALL.iter().any(|&feed| self.has_whole(feed, id)));
+                    self.given.push((id, true));
+                }
+                Out::Lost(0, first, count, _) => {
+                    assert_eq!(first, next);
+                    for id in first..first + count {
+                        for feed in Feed::ALL {
+                            assert!(!self.has_whole(feed, id), "{id} was whole in {feed:?}");
+                            let heard = self.told[feed.index()].last().map_or(0, |it| it.2);
+                            let is_silent = now_ms >= heard + DEADLINE_MS;
+                            if !self.has_settled(feed, id) && !is_silent {
+                                assert!(now_ms >= patience_ms(self), "{id} at {now_ms}");
+                            }
+                        }
+                        self.given.push((id, false));
+                    }
+                }
+                ref other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// What two feeds tell of frames: for each frame and feed, whether it is whole, and how many
+/// milliseconds after the frame before it is told of.
+fn fates() -> impl Strategy<Value = Vec<[(bool, u64); 2]>> {
+    let fate = || (prop::bool::weighted(0.8), 0_u64..120);
+    let pair = (fate(), fate()).prop_map(|(one, other)| [one, other]);
+    prop::collection::vec(pair, 1..60)
+}
+
+/// What a feed can tell.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Whole {
+        id: u64,
+        stays: u64,
+        is_ahead: bool,
+    },
+    Turn(u64),
+    Lost(u64, u64),
+    Ended(Option<u64>),
+    /// Its session is over, and it is found again.
+    Back,
+    Nothing,
+}
+
+fn words() -> impl Strategy<Value = Vec<(Feed, u64, Word)>> {
+    // Most numbers are near each other; some are further away than a receiver goes along.
+    let id = || prop_oneof![8 => 0..12_u64, 1 => 300..312_u64, 1 => 5000..5004_u64];
+    let word = prop_oneof![
+        6 => (id(), 0..120_u64, any::<bool>())
+            .prop_map(|(id, stays, is_ahead)| Word::Whole { id, stays, is_ahead }),
+        2 => id().prop_map(Word::Turn),
+        3 => (id(), 1..600_u64).prop_map(|(first, count)| Word::Lost(first, count)),
+        1 => prop::option::of(id()).prop_map(Word::Ended),
+        1 => Just(Word::Back),
+        3 => Just(Word::Nothing),
+    ];
+    let feed = prop::sample::select(Feed::ALL.to_vec());
+    prop::collection::vec((feed, 0..150_u64, word), 1..60)
+}
+
+proptest! {
+    #[test]
+    fn each_frame_is_given_out_once_in_order_and_whole_if_a_feed_had_it(fates in fates()) {
+        let mut told: Vec<(u64, Feed, u64, bool)> = Vec::new();
+        for feed in Feed::ALL {
+            let mut now = 1000;
+            for (id, fate) in fates.iter().enumerate() {
+                let (is_whole, later) = fate[feed.index()];
+                now += later;
+                told.push((now, feed, id as u64, is_whole));
+            }
+        }
+        told.sort_by_key(|&(now, feed, id, _)| (now, feed, id));
+        let (mut court, mut model) = (Court::new(), Model::default());
+        let give_by = |at: u64| at + 70;
+        let patience = |model: &Model| {
+            let next = model.next();
+            let all = model.told.iter().flatten();
+            let whole = all.clone().filter(|it| it.1 && it.0 >= next).map(|it| give_by(it.2));
+            let lost = all.filter(|it| it.0 == next).map(|it| it.2);
+            whole.min().or_else(|| lost.min()).unwrap_or(0)
+        };
+        for &(now, feed, id, is_whole) in &told {
+            while let Some(due) = court.arbiter.next_timeout().filter(|&due| due <= ms(now)) {
+                court.arbiter.settle(due);
+                let out = court.drain();
+                model.check(due.as_nanos() / 1_000_000, &out, patience);
+            }
+            model.told[feed.index()].push((id, is_whole, now));
+            if is_whole {
+                court.whole(now, feed, id, give_by(now));
+            } else {
+                court.lost(now, feed, id, 1, FrameLoss::Network);
+            }
+            let out = court.drain();
+            model.check(now, &out, patience);
+        }
+        let frames = fates.len() as u64;
+        court.end(100_000, Feed::First, Some(frames));
+        court.end(100_000, Feed::Second, Some(frames));
+        let mut out = court.drain();
+        let Some(Out::Ended(0, counts)) = out.pop() else {
+            panic!("{out:?}")
+        };
+        model.check(100_000, &out, patience);
+        prop_assert_eq!(model.next(), frames);
+        prop_assert_eq!(counts.frames, frames);
+        prop_assert!(counts.is_end_known);
+        let whole = model.given.iter().filter(|it| it.1).count() as u64;
+        prop_assert_eq!((counts.whole, counts.lost_all()), (whole, frames - whole));
+        let feeds = court.arbiter.feeds();
+        prop_assert_eq!(feeds[0].first + feeds[1].first, whole);
+        for feed in Feed::ALL {
+            let counts = feeds[feed.index()];
+            let had = fates.iter().filter(|it| it[feed.index()].0).count() as u64;
+            prop_assert_eq!((counts.whole(), counts.lost_here()), (had, frames - had));
+            let fates = fates.iter().zip(&model.given);
+            let saved = fates.filter(|(fate, given)| !fate[feed.index()].0 && given.1);
+            prop_assert_eq!(counts.saved, saved.count() as u64);
+        }
+    }
+
+    /// Whatever two feeds tell, and however they contradict themselves: numbers leave in order and
+    /// once between two ends, none is given out when it is due, and all memory comes back.
+    #[test]
+    fn no_words_of_a_feed_make_a_number_leave_twice(told in words()) {
+        let mut court = Court::new();
+        // The next number of each stream.
+        let (mut now, mut next) = (1000, BTreeMap::<u32, u64>::new());
+        let (mut given, mut dues) = (0, BTreeMap::new());
+        for (feed, later, word) in told {
+            now += later;
+            match word {
+                Word::Whole { id, stays, is_ahead } => {
+                    let Settled::Whole(mut whole) = whole(id, now + stays) else { unreachable!() };
+                    whole.is_ahead = is_ahead;
+                    let due = dues.entry(id).or_insert(whole.due);
+                    *due = whole.due.max(*due);
+                    given += 1;
+                    court.tell(now, feed, Settled::Whole(whole));
+                }
+                Word::Turn(id) => court.tell(now, feed, Settled::Turn(id)),
+                Word::Lost(first, count) => {
+                    let cause = FrameLoss::Network;
+                    court.tell(now, feed, Settled::Lost { first, count, cause });
+                }
+                Word::Ended(end) => court.tell(now, feed, ended(end)),
+                Word::Back => {
+                    court.arbiter.part(ms(now), feed, SESSION);
+                    let tsi = if feed == Feed::First { TSI } else { TSI.partner() };
+                    court.join(feed, SESSION, tsi, source(feed.index() as u8));
+                }
+                Word::Nothing => court.arbiter.settle(ms(now)),
+            }
+            for out in court.drain() {
+                match out {
+                    Out::Found(stream) | Out::Ended(stream, _) => {
+                        next.remove(&stream);
+                    }
+                    Out::Whole(stream, id) => {
+                        let expected = next.insert(stream, id + 1);
+                        prop_assert!(expected.is_none_or(|it| it == id), "{id}, not {expected:?}");
+                        prop_assert!(ms(now) < dues[&id], "{id} was due");
+                    }
+                    Out::Lost(stream, first, count, _) => {
+                        let expected = next.insert(stream, first + count);
+                        prop_assert!(expected.is_none_or(|it| it == first), "{first}");
+                    }
+                }
+            }
+        }
+        court.arbiter.finish(ms(now));
+        court.drain();
+        let free: usize = court.arbiter.free.iter().map(Vec::len).sum();
+        prop_assert_eq!(free, given);
+    }
+
+    /// With real receivers: whatever packets each network loses, a frame that came by one of them
+    /// is given out, also when one network is slower than the other by more than two frames.
+    #[test]
+    fn a_frame_that_one_network_brought_is_given_out(
+        seed: u64,
+        frames in 1_u64..40,
+        loss in [0_u64..60, 0..60],
+        cut in 0_u64..40,
+        cut_length in 0_u64..20,
+        delay in 0_u64..120,
+    ) {
+        let mut rng = Rng::new(seed);
+        let mut court = Court::empty(1 << 20);
+        let mut lanes = [Lane::new(), Lane::new()];
+        let mut whole = BTreeSet::new();
+        for feed in Feed::ALL {
+            let tsi = if feed == Feed::First { TSI } else { TSI.partner() };
+            court.join(feed, SESSION, tsi, source(feed.index() as u8));
+        }
+        let mut out = Vec::new();
+        for now in 0..frames * INTERVAL_MS + 1000 {
+            for feed in Feed::ALL {
+                let sent = now.checked_sub(if feed == Feed::First { 0 } else { delay });
+                let id = sent.filter(|at| at % INTERVAL_MS == 0).map(|at| at / INTERVAL_MS);
+                let is_cut = id.is_some_and(|id| (cut..cut + cut_length).contains(&id));
+                let lane = &mut lanes[feed.index()];
+                if let Some(id) = id.filter(|&id| id < frames) {
+                    let is_cut = is_cut && feed == Feed::First;
+                    let percent = if is_cut { 100 } else { loss[feed.index()] };
+                    // Everybody hears the first frame, and joins with it.
+                    let percent = if id == 0 { 0 } else { percent };
+                    if lane.send(ms(1000 + now), id, percent, &mut rng) {
+                        whole.insert(id);
+                    }
+                }
+                lane.receiver.settle(ms(1000 + now));
+                court.arbiter.take(ms(1000 + now), feed, &mut lane.receiver);
+            }
+            court.arbiter.settle(ms(1000 + now));
+            out.extend(court.drain());
+        }
+        let now = ms(1000 + frames * INTERVAL_MS + 1000);
+        for feed in Feed::ALL {
+            let lane = &mut lanes[feed.index()];
+            lane.end(now);
+            court.arbiter.take(now, feed, &mut lane.receiver);
+            court.arbiter.part(now, feed, SESSION);
+        }
+        out.extend(court.drain());
+        let next = account(&out, &mut whole, frames);
+        prop_assert_eq!(next, frames);
+        prop_assert!(whole.is_empty(), "not given out: {:?}", whole);
+        for feed in Feed::ALL {
+            let receiver = &lanes[feed.index()].receiver;
+            prop_assert!(receiver.memory_bytes() <= 40_000);
+        }
+    }
+}
+
+/// Checks that numbers come once and in order, and strikes whole frames out. Returns the next one.
+fn account(out: &[Out], whole: &mut BTreeSet<u64>, frames: u64) -> u64 {
+    let mut next = 0;
+    for given in out {
+        match *given {
+            Out::Found(0) => {}
+            Out::Whole(0, id) => {
+                assert_eq!(id, next);
+                assert!(whole.remove(&id), "{id} was not whole");
+                next += 1;
+            }
+            Out::Lost(0, first, count, _) => {
+                assert_eq!(first, next);
+                next += count;
+            }
+            Out::Ended(0, counts) => {
+                assert_eq!(counts.frames, frames);
+                assert!(counts.is_end_known);
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+    next
+}
+
+/// A feed's way from the sender to its receiver.
+struct Lane {
+    sender: FrameSender,
+    receiver: FrameReceiver,
+    position: u64,
+}
+
+impl Lane {
+    fn new() -> Self {
+        Self {
+            sender: FrameSender::new(FrameSenderConfig {
+                interval: Duration::from_millis(INTERVAL_MS),
+                deadline: Duration::from_millis(DEADLINE_MS),
+                format: Vec::new(),
+            }),
+            receiver: FrameReceiver::new(FrameReceiverConfig {
+                frame_bytes_max: 10_000,
+                memory_bytes_max: 40_000,
+                streams_max: 2,
+            }),
+            position: 1 << 32,
+        }
+    }
+
+    /// Sends a frame of two packets. Returns true when none was lost.
+    fn send(&mut self, now: Instant, id: u64, percent: u64, rng: &mut Rng) -> bool {
+        let pieces = self
+            .sender
+            .next(id * INTERVAL_MS * 1_000_000, BYTES, PACKET_BYTES);
+        let pieces = pieces.unwrap();
+        let lens = [pieces.piece_len(), pieces.last_len()];
+        assert_eq!(pieces.count(), lens.len());
+        let payloads = [0, 1].map(|index| {
+            let mut payload = vec![0; lens[index]];
+            pieces.fill(index, &mut payload, |at, room| {
+                room.copy_from_slice(&content(id)[at..at + room.len()]);
+            });
+            payload
+        });
+        assert_eq!(self.sender.taken(BYTES), id);
+        let mut is_whole = true;
+        let spared = rng.below(2);
+        for (index, payload) in (0..).zip(payloads) {
+            // A feed that is not cut brings some packet of each frame.
+            let is_lost = rng.chance(percent, 100) && (percent == 100 || index != spared);
+            is_whole &= !is_lost;
+            if !is_lost {
+                self.take(now, &payload);
+            }
+            self.position += 1;
+        }
+        is_whole
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.take(now, &self.sender.end());
+        self.receiver.close(now, SESSION);
+    }
+
+    fn take(&mut self, now: Instant, payload: &[u8]) {
+        self.receiver.take(now, SESSION, self.position, payload);
+        while let Some(session) = self.receiver.pop_fresh() {
+            self.receiver.begin(session, 1 << 32);
+        }
+    }
+}

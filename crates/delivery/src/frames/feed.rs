@@ -1,0 +1,30 @@
+//! Which of two feeds of the same frames.
+
+/// One of the two feeds of the same frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feed {
+    /// The first one that the owner named.
+    First,
+    /// The other.
+    Second,
+}
+
+impl Feed {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::First, Self::Second];
+
+    /// Returns the other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+
+    /// Returns its place in what holds something for each feed.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}

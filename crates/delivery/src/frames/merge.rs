@@ -1,0 +1,545 @@
+//! The frames of one sender that sends them twice: what its two feeds have heard, as one stream.
+//!
+//! ```text
+//!   feed 0:  ... 7 whole   8 lost    9 whole          next = 8: feed 0 has lost it, feed 1 may
+//!   feed 1:  ... 7 whole                              still bring it, and 9 is held meanwhile
+//! ```
+//!
+//! Whole frames come as soon as they are whole, in any order, and are held by their numbers: so
+//! each number is given out once, whatever a feed says. What a feed has lost it tells in the order
+//! of the numbers; where it stands is one past the last number that it has settled. A number that
+//! no feed has whole is waited for while a feed may bring it: one that is there and has not settled
+//! it, that is not further behind than a receiver goes along, and that is not silent: no packet of
+//! it came for the time in which a sender that goes on sends one. The wait ends when a frame that
+//! is held must be given out.
+//!
+//! Invariants, for whatever the feeds tell:
+//! - numbers leave in order and once, until [`Settled::Ended`] begins them anew;
+//! - no frame is given out when it is due, or later;
+//! - what one feed says ends nothing while the other goes on.
+
+use std::{
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    time::Duration,
+};
+
+use base::Instant;
+
+use super::{
+    arbiter::{ArbiterCounters, Ready},
+    counts::{FeedCounts, FrameCounts, FrameLoss},
+    entry::deadline_of,
+    feed::Feed,
+    room::Room,
+    stream::Settled,
+    whole::{Whole, data_len},
+};
+use crate::parameters::{FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
+
+/// One stream of two feeds.
+#[derive(Debug, Default)]
+pub(super) struct Merge {
+    sides: [Side; 2],
+    /// The first number that is not given out; `None` before a feed has settled one.
+    next: Option<u64>,
+    /// The first number that counts.
+    start: u64,
+    /// Whole frames from `next` on, and the feeds that brought them.
+    held: BTreeMap<u64, (Feed, Box<Whole>)>,
+    /// Numbers given out as lost that a feed may still settle: the first, and one past the last.
+    lost: VecDeque<(u64, u64)>,
+    /// The sender's last frame is given out.
+    is_over: bool,
+    is_leaving: bool,
+    /// How long a frame is of use, and how long a sender that goes on is silent at most.
+    deadline: Duration,
+    pause: Duration,
+    /// When [`Merge::advance`] is due.
+    due: Option<Instant>,
+    counts: FrameCounts,
+}
+
+/// One feed of the stream.
+#[derive(Debug, Default)]
+struct Side {
+    is_present: bool,
+    /// When a packet of it last came, or it told something.
+    heard: Instant,
+    /// One past the last number that it has settled; `None` before that.
+    at: Option<u64>,
+    /// The first number that was not counted before it began anew.
+    floor: u64,
+    /// What it has lost from `next` on, in order.
+    losses: VecDeque<Loss>,
+    /// How many frames there were, as it says, and how long the other feed has to show that there
+    /// are more.
+    end: Option<(u64, Instant)>,
+    counts: FeedCounts,
+}
+
+/// Frames that a feed has lost.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    first: u64,
+    end: u64,
+    cause: FrameLoss,
+    /// How long to wait for the other feed when no whole frame stands behind.
+    until: Instant,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Give,
+    Lose(u64, FrameLoss),
+    /// Frames that could still have come when this end left.
+    PassOver(u64),
+    Wait(Instant),
+    /// The wait for frames is over.
+    GiveUp(u64, FrameLoss),
+    Nothing,
+}
+
+/// Where what is given out goes, and the memory of frames that nobody needs.
+pub(super) struct Outlet<'a> {
+    pub(super) stream: u32,
+    pub(super) ready: &'a mut VecDeque<Ready>,
+    pub(super) free: &'a mut [Vec<Room>; 2],
+    pub(super) counters: &'a mut ArbiterCounters,
+}
+
+impl Outlet<'_> {
+    fn put(&mut self, feed: Feed, settled: Settled) {
+        self.ready.push_back(Ready {
+            stream: self.stream,
+            feed,
+            settled,
+        });
+    }
+
+    fn release(&mut self, feed: Feed, whole: Whole) {
+        self.free[feed.index()].push(whole.room);
+    }
+}
+
+impl Merge {
+    /// Notes that a feed has come, or has come back.
+    pub(super) fn join(&mut self, feed: Feed) {
+        let side = &mut self.sides[feed.index()];
+        side.is_present = true;
+        side.begin_anew();
+    }
+
+    /// Notes that a packet of a feed came at `at`.
+    pub(super) fn attend(&mut self, feed: Feed, at: Instant) {
+        let heard = &mut self.sides[feed.index()].heard;
+        *heard = at.max(*heard);
+    }
+
+    /// Takes what a feed tells. [`Merge::advance`] must follow.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        feed: Feed,
+        settled: Settled,
+        out: &mut Outlet<'_>,
+    ) {
+        self.attend(feed, now);
+        match settled {
+            Settled::Whole(whole) => self.hear_whole(now, feed, whole, out),
+            Settled::Turn(id) => self.reach(feed, id, id + 1),
+            Settled::Lost {
+                first,
+                count,
+                cause,
+            } => {
+                let lost = Loss {
+                    first,
+                    end: first + count,
+                    cause,
+                    until: now + self.deadline,
+                };
+                self.hear_loss(feed, lost, out);
+            }
+            Settled::Ended(counts) => self.hear_end(now, feed, &counts, out),
+        }
+    }
+
+    fn hear_whole(&mut self, now: Instant, feed: Feed, whole: Box<Whole>, out: &mut Outlet<'_>) {
+        let (id, is_ahead) = (whole.header.id, whole.is_ahead);
+        self.deadline = deadline_of(&whole.header);
+        let interval = Duration::from_micros(whole.header.interval_us.into());
+        self.pause = self.deadline.max(interval * 2);
+        if self.is_anew(feed, id) {
+            self.conclude(now, out);
+        }
+        if !is_ahead {
+            self.reach(feed, id, id + 1);
+        }
+        let is_known = self.next.is_some_and(|next| id < next);
+        if is_known {
+            let was_lost = self.lost_among(id, id + 1) > 0;
+            let side = &mut self.sides[feed.index()];
+            if id >= self.start.max(side.floor) {
+                side.counts.late += u64::from(was_lost);
+                side.counts.second += u64::from(!was_lost);
+            }
+        } else if !self.is_over {
+            match self.held.entry(id) {
+                Entry::Vacant(place) => {
+                    place.insert((feed, whole));
+                    return;
+                }
+                Entry::Occupied(other) if other.get().0 != feed => {
+                    self.sides[feed.index()].counts.second += 1;
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        out.release(feed, *whole);
+    }
+
+    /// Whether a frame is so far behind that it is numbered anew: no receiver goes along so far,
+    /// and the other feed does not bear out the numbers that were heard before.
+    fn is_anew(&self, feed: Feed, id: u64) -> bool {
+        let other = &self.sides[feed.other().index()];
+        self.next.is_some_and(|next| {
+            let bears_out = other
+                .at
+                .is_some_and(|at| at > other.floor && !is_far(at, next));
+            is_far(id + 1, next) && !(other.is_present && bears_out)
+        })
+    }
+
+    fn hear_loss(&mut self, feed: Feed, mut loss: Loss, out: &mut Outlet<'_>) {
+        self.reach(feed, loss.first, loss.end);
+        let next = self.next.unwrap_or(loss.first);
+        let side = &self.sides[feed.index()];
+        let (past, past_end) = (
+            loss.first.max(self.start).max(side.floor),
+            loss.end.min(next),
+        );
+        let lost = self.lost_among(past, past_end);
+        let side = &mut self.sides[feed.index()];
+        let saved = past_end.saturating_sub(past) - lost;
+        side.counts.lost += lost;
+        side.counts.saved += saved;
+        out.counters.frames_saved += saved;
+        let told = side.losses.back().map_or(next, |last| last.end.max(next));
+        loss.first = loss.first.max(told);
+        let has_room = side.losses.len() < FRAME_LOSSES_KEPT as usize;
+        if loss.first < loss.end && has_room && !self.is_over {
+            side.losses.push_back(loss);
+        }
+    }
+
+    /// Notes that a feed has settled its frames from `first` up to `end`.
+    fn reach(&mut self, feed: Feed, first: u64, end: u64) {
+        // What both feeds had settled before is counted.
+        let passed = self.sides.iter().map(|it| it.at.unwrap_or(0)).min();
+        while self.lost.pop_front_if(|it| Some(it.1) <= passed).is_some() {}
+        self.sides[feed.index()].at = Some(end);
+        if self.next.is_none() {
+            let held = self.held.keys().next();
+            self.start = held.map_or(first, |&held| held.min(first));
+            self.next = Some(self.start);
+        }
+    }
+
+    /// Takes the end of what a feed has numbered. While the other feed is there, the stream goes
+    /// on; otherwise what comes after this is numbered and counted anew.
+    fn hear_end(&mut self, now: Instant, feed: Feed, counts: &FrameCounts, out: &mut Outlet<'_>) {
+        let side = &mut self.sides[feed.index()];
+        side.begin_anew();
+        if let (true, Some(first)) = (counts.is_end_known, counts.first_id) {
+            side.end = Some((first + counts.frames, now + self.pause));
+        }
+        if !self.sides[feed.other().index()].is_present && !self.is_leaving {
+            self.follow(now, false, out);
+            if !self.is_over {
+                self.conclude(now, out);
+            }
+        }
+    }
+
+    /// Notes that a feed has gone. [`Merge::advance`] must follow.
+    pub(super) fn part(&mut self, now: Instant, feed: Feed, out: &mut Outlet<'_>) {
+        let side = &mut self.sides[feed.index()];
+        side.is_present = false;
+        if !self.sides[feed.other().index()].is_present && !self.is_over {
+            self.conclude(now, out);
+        }
+    }
+
+    /// Notes that this end leaves: what neither feed has settled then does not count.
+    /// [`Merge::conclude`] follows when both have told what they have.
+    pub(super) const fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Gives out everything that was heard, and the counts. What follows is numbered anew.
+    pub(super) fn conclude(&mut self, now: Instant, out: &mut Outlet<'_>) {
+        if let (None, Some(&first)) = (self.next, self.held.keys().next()) {
+            (self.start, self.next) = (first, Some(first));
+        }
+        self.follow(now, false, out);
+        if let Some(next) = self.next.take()
+            && !self.is_over
+        {
+            self.counts.is_end_known = self.sides.iter().any(|side| side.ends_at(next).is_some());
+            self.tell_end(out);
+        }
+        self.lost.clear();
+        self.due = None;
+        self.counts = FrameCounts::default();
+        for side in &mut self.sides {
+            *side = Side {
+                is_present: side.is_present,
+                heard: side.heard,
+                counts: side.counts,
+                ..Side::default()
+            };
+        }
+    }
+
+    fn tell_end(&mut self, out: &mut Outlet<'_>) {
+        out.put(Feed::First, Settled::Ended(self.counts));
+    }
+
+    /// Gives out what can be given out at `now`.
+    pub(super) fn advance(&mut self, now: Instant, out: &mut Outlet<'_>) {
+        self.follow(now, true, out);
+    }
+
+    /// Takes every step that can be taken now; without `waits`, as if no feed brought more.
+    fn follow(&mut self, now: Instant, waits: bool, out: &mut Outlet<'_>) {
+        self.due = None;
+        while let Some(next) = self.next.filter(|_| !self.is_over) {
+            match self.step(now, next, waits) {
+                Step::Give => self.give(next, out),
+                Step::Lose(end, cause) => self.lose((next, end), cause, out),
+                Step::GiveUp(end, cause) => {
+                    out.counters.waits_in_vain += 1;
+                    self.lose((next, end), cause, out);
+                }
+                Step::PassOver(end) => self.next = Some(end),
+                Step::Wait(until) => {
+                    self.due = Some(until);
+                    return;
+                }
+                Step::Nothing => return self.look_for_end(now, next, out),
+            }
+        }
+    }
+
+    /// Ends the stream behind its last frame, when no feed shows that there are more.
+    fn look_for_end(&mut self, now: Instant, next: u64, out: &mut Outlet<'_>) {
+        let said = [&self.sides[0], &self.sides[1]].map(|side| side.ends_at(next));
+        let Some(until) = said.into_iter().flatten().max() else {
+            return;
+        };
+        let mut sides = self.sides.iter().zip(said);
+        let is_open = sides.any(|(side, said)| said.is_none() && side.is_present);
+        if is_open && now < until {
+            self.due = Some(until);
+        } else if self.sides.iter().any(|side| side.is_present) {
+            self.counts.is_end_known = true;
+            self.is_over = true;
+            self.tell_end(out);
+        }
+    }
+
+    /// Ends the wait that goes on, as too much is held meanwhile.
+    pub(super) fn hurry(&mut self, now: Instant, out: &mut Outlet<'_>) {
+        if let Some(next) = self.next
+            && let Step::Lose(end, cause) = self.step(now, next, false)
+        {
+            out.counters.waits_in_vain += 1;
+            self.lose((next, end), cause, out);
+            self.advance(now, out);
+        }
+    }
+
+    fn step(&self, now: Instant, next: u64, waits: bool) -> Step {
+        if let Some((_, whole)) = self.held.get(&next) {
+            return if now < whole.due {
+                Step::Give
+            } else {
+                Step::Lose(next + 1, FrameLoss::Late)
+            };
+        }
+        let sides = [&self.sides[0], &self.sides[1]];
+        let losses = sides.map(|side| side.losses.front());
+        let ends = losses.map(|loss| {
+            let loss = loss?;
+            Some(if loss.first == next {
+                loss.end
+            } else {
+                loss.first
+            })
+        });
+        let stands = sides.map(|side| side.at.filter(|&at| at > next));
+        let held = self.held.keys().next().copied();
+        let known = ends.into_iter().chain(stands).chain([held]).flatten();
+        let Some(end) = known.min() else {
+            return Step::Nothing;
+        };
+        let told = losses.map(|loss| loss.filter(|loss| loss.first == next));
+        let hopes = sides.iter().filter(|side| waits && side.may_bring(next));
+        let hope = hopes.map(|side| side.heard + self.pause).max();
+        if let Some(hope) = hope {
+            let until = told.into_iter().flatten().map(|loss| loss.until).min();
+            let until = self.patience().or(until).map(|until| until.min(hope));
+            if let Some(until) = until.filter(|&until| now < until) {
+                return Step::Wait(until);
+            }
+        }
+        let cause = match told {
+            [Some(one), Some(other)] if one.cause == FrameLoss::Overrun => other.cause,
+            [Some(one), _] | [None, Some(one)] => one.cause,
+            [None, None] if self.is_leaving => return Step::PassOver(end),
+            [None, None] => FrameLoss::Network,
+        };
+        match hope {
+            Some(_) => Step::GiveUp(end, cause),
+            None => Step::Lose(end, cause),
+        }
+    }
+
+    /// Returns how long the frames that are held may wait.
+    fn patience(&self) -> Option<Instant> {
+        let held = self.held.values();
+        held.map(|(_, whole)| whole.give_by()).min()
+    }
+
+    fn give(&mut self, next: u64, out: &mut Outlet<'_>) {
+        let Some((feed, whole)) = self.held.remove(&next) else {
+            return;
+        };
+        self.sides[feed.index()].counts.first += 1;
+        self.account(next + 1, Some(feed), out);
+        let counts = &mut self.counts;
+        counts.first_id.get_or_insert(next);
+        counts.frames += 1;
+        counts.whole += 1;
+        counts.repaired += u64::from(whole.is_repaired);
+        counts.bytes += data_len(&whole.header);
+        self.next = Some(next + 1);
+        out.counters.frames_whole += 1;
+        out.put(feed, Settled::Whole(whole));
+    }
+
+    fn lose(&mut self, (first, end): (u64, u64), cause: FrameLoss, out: &mut Outlet<'_>) {
+        let count = end - first;
+        if let Some((feed, whole)) = self.held.remove(&first) {
+            self.sides[feed.index()].counts.late += 1;
+            out.release(feed, *whole);
+        }
+        self.account(end, None, out);
+        match self.lost.back_mut().filter(|last| last.1 == first) {
+            Some(last) => last.1 = end,
+            None => self.lost.push_back((first, end)),
+        }
+        if self.lost.len() > FRAME_LOSSES_KEPT as usize {
+            self.lost.pop_front();
+        }
+        self.counts.first_id.get_or_insert(first);
+        self.counts.frames += count;
+        self.counts.lost[cause as usize] += count;
+        self.next = Some(end);
+        out.counters.frames_lost += count;
+        let lost = Settled::Lost {
+            first,
+            count,
+            cause,
+        };
+        out.put(Feed::First, lost);
+    }
+
+    /// Counts what the feeds have lost of the numbers before `end`, which are given out now: whole,
+    /// by the feed `giver`, or as lost.
+    fn account(&mut self, end: u64, giver: Option<Feed>, out: &mut Outlet<'_>) {
+        for feed in Feed::ALL {
+            let Side { losses, counts, .. } = &mut self.sides[feed.index()];
+            while let Some(loss) = losses.front_mut().filter(|loss| loss.first < end) {
+                let to = loss.end.min(end);
+                let count = to - loss.first;
+                match giver {
+                    None => counts.lost += count,
+                    Some(giver) if giver != feed => {
+                        counts.saved += count;
+                        out.counters.frames_saved += count;
+                    }
+                    // It had lost the frame under numbers that it has taken back.
+                    Some(_) => {}
+                }
+                loss.first = to;
+                if loss.first == loss.end {
+                    losses.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Returns how many of the numbers from `first` up to `end` were given out as lost.
+    fn lost_among(&self, first: u64, end: u64) -> u64 {
+        let at = self.lost.partition_point(|&(_, to)| to <= first);
+        let shared = self.lost.range(at..).take_while(|it| it.0 < end);
+        let shared = shared.map(|&(from, to)| to.min(end).saturating_sub(from.max(first)));
+        shared.sum()
+    }
+
+    /// Returns the bytes of memory of the frames that are held.
+    pub(super) fn held_bytes(&self) -> usize {
+        let rooms = self.held.values();
+        let bytes = rooms.map(|(_, whole)| whole.room.bytes.capacity() + size_of::<Whole>());
+        bytes.sum()
+    }
+
+    /// Says when [`Merge::advance`] is due.
+    pub(super) const fn next_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether a frame shows that the sender goes on behind the end of this stream.
+    pub(super) fn is_beyond(&self, feed: Feed, id: u64) -> bool {
+        let is_new = self.next.is_none_or(|next| id >= next);
+        self.is_over && (is_new || self.is_anew(feed, id))
+    }
+
+    pub(super) const fn counts(&self) -> &FrameCounts {
+        &self.counts
+    }
+
+    pub(super) fn feed_counts(&self, feed: Feed) -> FeedCounts {
+        self.sides[feed.index()].counts
+    }
+}
+
+impl Side {
+    /// Notes that what it tells from now on may have other numbers, or the same ones again.
+    fn begin_anew(&mut self) {
+        self.floor = self.floor.max(self.at.unwrap_or(0));
+        self.end = None;
+    }
+
+    /// Whether it can still have the frame `next` whole.
+    fn may_bring(&self, next: u64) -> bool {
+        let is_behind = |at| at <= next && !is_far(at, next);
+        self.is_present && self.ends_at(next).is_none() && self.at.is_none_or(is_behind)
+    }
+
+    /// Returns how long it may be contradicted, if it says that `next` is behind the last frame.
+    fn ends_at(&self, next: u64) -> Option<Instant> {
+        self.end.filter(|end| end.0 == next).map(|end| end.1)
+    }
+}
+
+/// Whether a feed that stands `at` is further behind than a receiver goes along.
+const fn is_far(at: u64, next: u64) -> bool {
+    at.saturating_add(FRAMES_OPEN_MAX as u64) < next
+}

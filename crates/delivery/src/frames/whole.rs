@@ -1,0 +1,61 @@
+//! A frame that is whole, with its memory.
+
+use std::time::Duration;
+
+use base::Instant;
+use wire::object::FrameHeader;
+
+use super::{entry::margin_of, receiver::Frame, room::Room};
+
+/// A frame that is whole.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) header: FrameHeader,
+    pub(super) room: Room,
+    pub(super) is_repaired: bool,
+    pub(super) due: Instant,
+    /// Frames before it are not settled.
+    pub(super) is_ahead: bool,
+}
+
+impl Whole {
+    pub(super) const fn new(
+        header: FrameHeader,
+        room: Room,
+        is_repaired: bool,
+        due: Instant,
+    ) -> Self {
+        Self {
+            header,
+            room,
+            is_repaired,
+            due,
+            is_ahead: false,
+        }
+    }
+
+    /// Returns how long it may wait: this end, too, needs a moment before it is due.
+    pub(super) fn give_by(&self) -> Instant {
+        self.due - margin_of(&self.header)
+    }
+
+    /// Returns the frame, of `stream`.
+    pub(super) fn frame(&self, stream: u32) -> Frame<'_> {
+        let header = &self.header;
+        let (data, format) = self.room.bytes.split_at(data_len(header) as usize);
+        Frame {
+            stream,
+            id: header.id,
+            timestamp_ns: header.timestamp_ns,
+            interval: Duration::from_micros(header.interval_us.into()),
+            is_repaired: self.is_repaired,
+            format,
+            data,
+        }
+    }
+}
+
+/// Returns the bytes of a frame without its format.
+pub(super) fn data_len(header: &FrameHeader) -> u64 {
+    u64::from(header.len) - u64::from(header.format_len)
+}
