@@ -199,13 +199,42 @@ impl FramePublisher {
         &mut self,
         timestamp_ns: u64,
         len: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
+        fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<Offered, Full> {
-        let is_heard = self.is_always_sent || self.publisher.audience().receiver_count() > 0;
-        if !is_heard {
-            self.frames.unheard();
+        if !self.is_heard() {
+            self.unheard();
             return Ok(Offered::Unheard);
         }
+        self.offer_heard(timestamp_ns, len, fill)
+    }
+
+    /// Whether a receiver has joined, or frames leave without one.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.is_always_sent || self.publisher.audience().receiver_count() > 0
+    }
+
+    /// Notes that a frame is not sent because nobody listens; it has no number.
+    pub const fn unheard(&mut self) {
+        self.frames.unheard();
+    }
+
+    /// Gives a frame that cannot be sent its number, as the other feed has sent it.
+    pub const fn pass_over(&mut self) {
+        self.frames.overrun();
+    }
+
+    /// Takes a frame as [`FramePublisher::offer`] does, whoever listens: one of two feeds, of which
+    /// receivers may hear the other.
+    ///
+    /// # Errors
+    /// Those of [`FramePublisher::offer`]; the frame has no number then.
+    pub fn offer_heard(
+        &mut self,
+        timestamp_ns: u64,
+        len: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+    ) -> Result<Offered, Full> {
         let max = self.publisher.source().max_tsdu();
         let pieces = match self.frames.next(timestamp_ns, len, max) {
             Ok(pieces) => pieces,

@@ -4,10 +4,12 @@
 //! A missing packet is asked for only while its frame can still be whole in time; packets of
 //! settled frames are given up.
 
+use std::net::IpAddr;
+
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run};
 use delivery::{
     LinkCommand, Reporter, ReporterConfig,
-    frames::{FrameEvent, FrameReceiver, FrameReceiverConfig},
+    frames::{Feed, FrameEvent, FrameReceiver, FrameReceiverConfig},
 };
 use pgm::{Mode, Receiver};
 use wire::pgm::Profile;
@@ -20,12 +22,34 @@ pub trait FrameSink {
     /// only. The frame's stream is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
-    /// Takes an event of a session. Lost packets are reported as lost frames, not here.
+    /// Takes everything that is settled, in order. Only an owner of two feeds does otherwise than
+    /// to pass each on to [`FrameSink::frame`].
+    fn settled(&mut self, now: Instant, frames: &mut FrameReceiver) {
+        let _ignored = now;
+        while let Some(event) = frames.pop() {
+            self.frame(&event);
+        }
+    }
+
+    /// Takes an event of a session. Lost packets are reported as lost frames, not here. Of two
+    /// feeds, the first makes a sender known, and the last one that goes ends it.
     fn event(&mut self, event: SessionEvent);
+
+    /// Takes an event of one of two feeds: it was found, or is over. Its session is the number that
+    /// the sender has in all other calls.
+    fn feed_event(&mut self, feed: Feed, event: SessionEvent) {
+        let _ignored = (feed, event);
+    }
 
     /// Takes the name that a sender has given itself, as [`MessageSink::sender_name`] does.
     fn sender_name(&mut self, session: u32, name: &str) {
         let _ignored = (session, name);
+    }
+
+    /// Takes where the other feed of a sender comes from, as [`MessageSink::partner`] does. Only an
+    /// owner of two feeds has a use for it.
+    fn partner(&mut self, session: u32, source: IpAddr) {
+        let _ignored = (session, source);
     }
 
     /// Returns true while the application takes nothing more.
@@ -95,7 +119,7 @@ impl FrameSubscriber {
     /// could still come in time do not count, and the subscriber takes nothing more.
     pub fn close<S: FrameSink + ?Sized>(&mut self, now: Instant, deadline: Instant, sink: &mut S) {
         self.frames.leave(now);
-        hand_over(&mut self.frames, sink);
+        sink.settled(now, &mut self.frames);
         self.subscriber.close(now, deadline);
     }
 
@@ -119,17 +143,10 @@ impl FrameSubscriber {
     fn follow<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
         self.begin_fresh();
         self.frames.settle(now);
-        hand_over(&mut self.frames, sink);
+        sink.settled(now, &mut self.frames);
         for (session, before) in self.frames.give_up_before() {
             self.subscriber.give_up(session, before);
         }
-    }
-}
-
-/// Gives the sink every settled frame and loss.
-fn hand_over<S: FrameSink + ?Sized>(frames: &mut FrameReceiver, sink: &mut S) {
-    while let Some(event) = frames.pop() {
-        sink.frame(&event);
     }
 }
 
@@ -154,7 +171,7 @@ impl<S: FrameSink + ?Sized> MessageSink for Payloads<'_, S> {
             | SessionEvent::Reset { session }
             | SessionEvent::Dropped { session, .. } => {
                 self.frames.close(self.now, session);
-                hand_over(self.frames, self.sink);
+                self.sink.settled(self.now, self.frames);
             }
             _ => {}
         }
@@ -163,6 +180,10 @@ impl<S: FrameSink + ?Sized> MessageSink for Payloads<'_, S> {
 
     fn sender_name(&mut self, session: u32, name: &str) {
         self.sink.sender_name(session, name);
+    }
+
+    fn partner(&mut self, session: u32, source: IpAddr) {
+        self.sink.partner(session, source);
     }
 
     fn is_full(&self) -> bool {

@@ -157,6 +157,9 @@ pub use ending::Ended;
 mod endpoint;
 pub use endpoint::{Endpoint, Handle};
 
+mod feeds;
+pub use feeds::{FeedSink, Feeds};
+
 mod frame_publisher;
 pub use frame_publisher::{FramePacing, FramePublisher, FrameStream, Offered};
 

@@ -280,6 +280,24 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Returns what this turn and that of another loop on the same thread did: waiting is right
+    /// when it is right for both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            buffers: self.buffers + other.buffers,
+            link_events: self.link_events + other.link_events,
+            link_commands: if self.link_commands > other.link_commands {
+                self.link_commands
+            } else {
+                other.link_commands
+            },
+            runs: self.runs + other.runs,
+            blocked: (self.blocked && (other.blocked || other.runs == 0))
+                || (other.blocked && self.runs == 0),
+        }
+    }
+
     /// Returns true when another turn would find nothing to do now, so that waiting is right.
     pub const fn is_idle(&self) -> bool {
         self.buffers == 0

@@ -86,7 +86,7 @@ pub use files::{
 };
 
 mod frames;
-pub use frames::{FramePublisher, FramePublisherBuilder, FrameSubscriber};
+pub use frames::{FeedSent, FramePublisher, FramePublisherBuilder, FrameSubscriber};
 
 #[cfg(feature = "files")]
 mod hook;
@@ -163,7 +163,10 @@ pub use delivery::{
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
     TransferReceiverEvent, TransferSenderEvent, Unsent, Unset,
-    frames::{Frame, FrameCounts, FrameEvent, FrameLoss, FrameReceiverConfig, FrameSenderConfig},
+    frames::{
+        Feed, FeedCounts, Frame, FrameCounts, FrameEvent, FrameLoss, FrameReceiver,
+        FrameReceiverConfig, FrameSenderConfig,
+    },
     parameters::{SETTLE_TIME, TRANSFERS_MAX},
 };
 pub use driver::{FramePacing, FrameSink, MessageSink, Offered, SessionEvent, Turn};

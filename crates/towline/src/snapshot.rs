@@ -55,6 +55,20 @@ impl Snapshot {
         self.behind = self.behind.or(other.behind);
     }
 
+    /// Adds to the value of each counter that of the same counter of another snapshot: counters
+    /// only grow, so a sum is one, too. Of what may fall, the greater counts.
+    pub(crate) fn sum_up(&mut self, other: &Self) {
+        for (set, info, value) in &other.values {
+            let mut own = self.values.iter_mut();
+            match own.find(|own| std::ptr::eq(own.1, *info)) {
+                Some(own) => own.2 += value,
+                None => self.values.push((set, info, *value)),
+            }
+        }
+        self.receivers = self.receivers.max(other.receivers);
+        self.behind = self.behind.max(other.behind);
+    }
+
     /// Returns the value of the counter `name` of the set `set`.
     #[must_use]
     pub fn value_of(&self, set: &str, name: &str) -> Option<u64> {

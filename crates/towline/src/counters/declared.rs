@@ -4,7 +4,7 @@ use base::{CounterInfo, CounterSet, DropCounters};
 use delivery::{
     AudienceCounters, ForwarderCounters, ObjectReceiverCounters, ReporterCounters,
     TransferReceiverCounters, TransferSenderCounters,
-    frames::{FrameReceiverCounters, FrameSenderCounters},
+    frames::{ArbiterCounters, FrameReceiverCounters, FrameSenderCounters},
 };
 use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
@@ -29,6 +29,7 @@ pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
         of::<ObjectReceiverCounters>(),
         of::<FrameSenderCounters>(),
         of::<FrameReceiverCounters>(),
+        of::<ArbiterCounters>(),
         of::<DriverCounters>(),
         of::<ProtectionCounters>(),
         of::<UdpCounters>(),

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use base::{Instant, Io as _};
-use delivery::{AudienceEvent, frames::FrameSenderConfig};
-use driver::{Ended, FramePacing, FrameStream, Offered, Turn};
+use delivery::{
+    AudienceEvent,
+    frames::{Feed, FrameSenderConfig},
+};
+use driver::{Ended, FramePacing, FrameStream, Offered, Sending, Turn};
 use pgm::Full;
 
+use super::ends::Ends;
 use crate::{
     Closed, Error, Snapshot,
-    session::{CLOSE_POLL, Count, End, FAREWELL_MAX, SessionBuilder, face},
+    session::{CLOSE_POLL, Count, End, FAREWELL_MAX, Opened, SessionBuilder, face},
     trace,
 };
 
@@ -17,6 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct FramePublisherBuilder {
     session: SessionBuilder,
+    also: Option<SessionBuilder>,
     stream: FrameStream,
     deadline: Option<Duration>,
     expected: u32,
@@ -29,6 +34,7 @@ impl FramePublisherBuilder {
     pub const fn new(session: SessionBuilder, frame_bytes_max: usize, interval: Duration) -> Self {
         Self {
             session,
+            also: None,
             stream: FrameStream {
                 frames: FrameSenderConfig {
                     interval,
@@ -42,6 +48,20 @@ impl FramePublisherBuilder {
             deadline: None,
             expected: 0,
         }
+    }
+
+    /// Sends every frame by this session, too: a second feed, best over another network. Receivers
+    /// that take both feeds lose a frame only when neither brings it in time. The feeds share
+    /// nothing: each has its sockets, its repairs, its pace and its receivers, and neither waits
+    /// for the other. Frames leave by both while a receiver has joined by one. A transport session
+    /// identifier of this session is overwritten. Default: one feed.
+    ///
+    /// **Cost**: each frame is written twice, and `fill` of [`FramePublisher::offer`] is called for
+    /// each feed.
+    #[must_use]
+    pub fn also(mut self, session: impl Into<Option<SessionBuilder>>) -> Self {
+        self.also = session.into();
+        self
     }
 
     /// Sets how long a frame is of use, at most 10 s; a receiver that does not have all of it by
@@ -92,16 +112,33 @@ impl FramePublisherBuilder {
         let usual = || FramePublisher::usual_deadline(frames.interval);
         let deadline = self.deadline.unwrap_or_else(usual);
         frames.deadline = deadline.min(FrameSenderConfig::DEADLINE_MAX);
-        let (mut opened, mut sending) = self.session.open_sending()?;
+        let (opened, mut sending) = self.session.open_sending()?;
+        let also = self.also.as_ref().map(SessionBuilder::open_sending);
+        let also = also.transpose()?;
+        let Some((also, mut also_sending)) = also else {
+            let first = self.end(&self.session, opened, sending)?;
+            return FramePublisher::new(first, None);
+        };
+        sending.pair(&mut also_sending);
+        let first = self.end(&self.session, opened, sending)?;
+        let session = self.also.as_ref().unwrap_or(&self.session);
+        let second = self.end(session, also, also_sending)?;
+        FramePublisher::new(first, Some(second))
+    }
+
+    /// Puts the sender of one feed on its sockets.
+    fn end(
+        &self,
+        session: &SessionBuilder,
+        mut opened: Opened,
+        mut sending: Sending,
+    ) -> Result<End<driver::FramePublisher>, Error> {
         sending.config = self.stream.settle(sending.config, sending.own)?;
-        let mut config = self.session.audience(&sending);
-        config.expected = self.expected;
+        let mut audience = session.audience(&sending);
+        audience.expected = self.expected;
         let now = opened.io.now();
-        let endpoint = driver::FramePublisher::open(&sending, &self.stream, config, now);
-        Ok(FramePublisher {
-            end: opened.end(endpoint, sending.protection(self.session.key)),
-            closing: None,
-        })
+        let endpoint = driver::FramePublisher::open(&sending, &self.stream, audience, now);
+        Ok(opened.end(endpoint, sending.protection(session.key.clone())))
     }
 }
 
@@ -132,12 +169,22 @@ impl FramePublisherBuilder {
 /// # }
 /// ```
 pub struct FramePublisher {
-    end: End<driver::FramePublisher>,
-    /// The position after the last packet, once the end has begun.
-    closing: Option<u64>,
+    end: Ends<driver::FramePublisher>,
+    /// The position after the last packet of each feed, once the end has begun.
+    closing: Option<[u64; 2]>,
 }
 
 impl FramePublisher {
+    fn new(
+        first: End<driver::FramePublisher>,
+        second: Option<End<driver::FramePublisher>>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            end: Ends::new(first, second)?,
+            closing: None,
+        })
+    }
+
     /// Starts to describe a publisher; see [`FramePublisherBuilder::new`].
     #[must_use]
     pub const fn builder(
@@ -168,7 +215,12 @@ impl FramePublisher {
     /// so that they are not copied again. `timestamp_ns` is the time of a clock of the caller that
     /// does not go back.
     ///
-    /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums.
+    /// With two feeds, `fill` is called for every packet of the first one, and then again from
+    /// offset 0 on for those of the second: it must give the same bytes both times. It is not
+    /// called for a feed that has no room for the frame.
+    ///
+    /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums; with two
+    /// feeds, all of it twice.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`].
@@ -178,17 +230,59 @@ impl FramePublisher {
         len: usize,
         fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<Offered, Error> {
-        let endpoint = &mut self.end.driver.endpoint;
-        endpoint
-            .offer(timestamp_ns, len, fill)
-            .map_err(|full| match full {
-                Full::Closed => Error::Closed,
-                Full::TooLong { max } => Error::TooLong {
-                    max,
-                    parameter: "frame_bytes_max",
-                },
-                Full::Window => unreachable!("a full window is an overrun"),
-            })
+        if !self.end.is_pair() {
+            let offered = self
+                .end
+                .first
+                .driver
+                .endpoint
+                .offer(timestamp_ns, len, fill);
+            return offered.map_err(refused);
+        }
+        let mut fill = fill;
+        let is_heard =
+            |(_, end): (Feed, &End<driver::FramePublisher>)| end.driver.endpoint.is_heard();
+        let is_heard = self.end.usable().any(is_heard);
+        if !is_heard {
+            for (_, end) in self.end.usable_mut() {
+                end.driver.endpoint.unheard();
+            }
+            return Ok(Offered::Unheard);
+        }
+        let mut sum = None;
+        let mut failed = None;
+        for (_, end) in self.end.usable_mut() {
+            let endpoint = &mut end.driver.endpoint;
+            match (endpoint.offer_heard(timestamp_ns, len, &mut fill), sum) {
+                (Ok(Offered::Taken(id)), _) => sum = Some(Offered::Taken(id)),
+                (Ok(offered), None) => sum = Some(offered),
+                (Ok(_), Some(_)) => {}
+                (Err(full), _) => failed = Some(full),
+            }
+        }
+        match (sum, failed) {
+            (Some(offered), None) => Ok(offered),
+            // Both feeds must go on with the same number.
+            (Some(offered), Some(_)) => {
+                self.level_up();
+                Ok(offered)
+            }
+            (None, Some(full)) => Err(refused(full)),
+            (None, None) => Err(Error::Closed),
+        }
+    }
+
+    /// Gives a frame its number on the feed that could not take it.
+    fn level_up(&mut self) {
+        let ends = self.end.usable();
+        let numbers = ends.map(|(_, end)| end.driver.endpoint.frames().next_id());
+        let most = numbers.max().unwrap_or(0);
+        for (_, end) in self.end.usable_mut() {
+            let endpoint = &mut end.driver.endpoint;
+            if endpoint.frames().next_id() < most {
+                endpoint.pass_over();
+            }
+        }
     }
 
     /// Does what is due, without waiting.
@@ -196,7 +290,7 @@ impl FramePublisher {
     /// # Errors
     /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<Turn, Error> {
-        self.end.turn(&mut ())
+        self.end.turn(|_, end| end.turn(&mut ()))
     }
 
     /// Waits until something is due, at most until `until`.
@@ -204,35 +298,79 @@ impl FramePublisher {
         self.end.wait(until);
     }
 
-    /// Returns true when as many receivers have joined as are expected.
+    /// Says when the next turn is due even if nothing arrives.
     #[must_use]
-    pub fn has_expected(&self) -> bool {
-        self.end.driver.endpoint.audience().has_expected()
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.end.next_timeout()
     }
 
-    /// Returns how many receivers report.
+    /// Prepares the descriptor for polling: it then also becomes readable when a timer is due.
+    pub fn arm(&mut self) {
+        self.end.arm(None);
+    }
+
+    /// Returns true when as many receivers have joined as are expected; of two feeds, by one.
+    #[must_use]
+    pub fn has_expected(&self) -> bool {
+        let mut ends = self.end.usable();
+        ends.any(|(_, end)| end.driver.endpoint.audience().has_expected())
+    }
+
+    /// Returns how many receivers report; of two feeds, by the one that has more.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
-        self.end.driver.endpoint.audience().receiver_count()
+        let ends = self.end.usable();
+        let counts = ends.map(|(_, end)| end.driver.endpoint.audience().receiver_count());
+        counts.max().unwrap_or(0)
     }
 
     /// Returns true when all frames have left, and no repair waits.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.end.driver.endpoint.source().is_drained()
+        let mut ends = self.end.usable();
+        ends.all(|(_, end)| end.driver.endpoint.source().is_drained())
     }
 
     /// Returns the settings that all frames have in common.
     #[must_use]
     pub const fn frames(&self) -> &FrameSenderConfig {
-        self.end.driver.endpoint.frames().config()
+        self.end.first.driver.endpoint.frames().config()
     }
 
-    /// Returns the next event about a receiver.
+    /// Returns the next event about a receiver, of either feed.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
-        let event = self.end.driver.endpoint.pop_event()?;
+        self.pop_feed_event().map(|(_, event)| event)
+    }
+
+    /// Returns the next event about a receiver, and the feed that it came by. A receiver of both
+    /// feeds is one receiver of each.
+    pub fn pop_feed_event(&mut self) -> Option<(Feed, AudienceEvent)> {
+        let mut feeds = Feed::ALL.into_iter();
+        let (feed, event) = feeds.find_map(|feed| {
+            let end = self.end.get_mut(feed)?;
+            Some((feed, end.driver.endpoint.pop_event()?))
+        })?;
         trace::receiver(&event);
-        Some(event)
+        Some((feed, event))
+    }
+
+    /// Says how one of two feeds is doing; `None` where there is no such feed.
+    #[must_use]
+    pub fn feed(&self, feed: Feed) -> Option<FeedSent> {
+        let end = self.end.get(feed)?;
+        let endpoint = &end.driver.endpoint;
+        let (frames, packets) = (endpoint.frames().counters(), endpoint.source().counters());
+        let (interface, address) = end.interface();
+        Some(FeedSent {
+            interface: interface.to_owned(),
+            address,
+            frames: frames.frames_sent,
+            overrun: frames.frames_overrun,
+            packets: packets.odata_packets,
+            repairs: packets.rdata_packets + packets.parity_packets,
+            receivers: endpoint.audience().receiver_count(),
+            error: self.end.fault(feed).map(str::to_owned),
+        })
     }
 
     /// Ends the session in good order: sends everything, tells receivers how many frames there
@@ -256,31 +394,96 @@ impl FramePublisher {
         mut may_wait: impl FnMut() -> bool,
     ) -> Result<Closed, Error> {
         let now = self.now();
-        self.end.driver.endpoint.close(now, now + timeout);
-        let lead = self.end.driver.endpoint.source().lead();
-        self.closing.get_or_insert(lead);
+        let mut leads = [0; 2];
+        for (feed, end) in self.end.usable_mut() {
+            let endpoint = &mut end.driver.endpoint;
+            endpoint.close(now, now + timeout);
+            leads[feed.index()] = endpoint.source().lead();
+        }
+        self.closing.get_or_insert(leads);
         loop {
             self.turn()?;
             if let Some(closed) = self.closed() {
                 return Ok(closed);
             }
-            let now = self.end.driver.now();
+            let now = self.now();
+            self.follow_the_end(now);
             if may_wait() {
                 self.end.wait(Some(now + CLOSE_POLL));
             } else {
-                self.end.driver.endpoint.close(now, now);
+                for (_, end) in self.end.usable_mut() {
+                    end.driver.endpoint.close(now, now);
+                }
             }
         }
     }
 
-    /// Says how the session ended; `None` before its end.
+    /// Ends one feed soon after the other has ended well, so that a network that is cut does not
+    /// hold the end up: what is late by then is of no use to anybody.
+    fn follow_the_end(&mut self, now: Instant) {
+        let is_well = |end: &End<driver::FramePublisher>| {
+            let ended = end.driver.endpoint.ended();
+            matches!(ended, Some(Ended::Confirmed | Ended::Hurried))
+        };
+        if self.end.is_pair() && self.end.usable().any(|(_, end)| is_well(end)) {
+            let by = now + self.frames().deadline + CLOSE_POLL;
+            for (_, end) in self.end.usable_mut() {
+                // A deadline that has come nearer stays.
+                end.driver.endpoint.close(now, by);
+            }
+        }
+    }
+
+    /// Says how the session ended; `None` before its end. Of two feeds, the better end counts: a
+    /// receiver that has everything by one of them lacks nothing.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
-        let ended = self.end.driver.endpoint.ended()?;
-        let is_complete = matches!(ended, Ended::Confirmed | Ended::Hurried);
-        let audience = self.end.driver.endpoint.audience();
-        Some(Closed::new(is_complete, audience, self.closing?))
+        let leads = self.closing?;
+        let mut all = None::<Closed>;
+        for (feed, end) in self.end.usable() {
+            let endpoint = &end.driver.endpoint;
+            let is_complete = matches!(endpoint.ended()?, Ended::Confirmed | Ended::Hurried);
+            let closed = Closed::new(is_complete, endpoint.audience(), leads[feed.index()]);
+            all = Some(match all {
+                Some(other) => other.or(closed),
+                None => closed,
+            });
+        }
+        all
     }
+}
+
+fn refused(full: Full) -> Error {
+    match full {
+        Full::Closed => Error::Closed,
+        Full::TooLong { max } => Error::TooLong {
+            max,
+            parameter: "frame_bytes_max",
+        },
+        Full::Window => unreachable!("a full window is an overrun"),
+    }
+}
+
+/// What has left by one of two feeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FeedSent {
+    /// The interface in use.
+    pub interface: String,
+    /// This end's address on it.
+    pub address: std::net::IpAddr,
+    /// Frames sent.
+    pub frames: u64,
+    /// Frames not sent by this feed, as those before them had not left.
+    pub overrun: u64,
+    /// Packets sent with data.
+    pub packets: u64,
+    /// Packets sent again, or with parity.
+    pub repairs: u64,
+    /// Receivers that report now.
+    pub receivers: u32,
+    /// Why the feed cannot be used any more.
+    pub error: Option<String>,
 }
 
 face!(FramePublisher);
@@ -301,15 +504,21 @@ impl Count for driver::FramePublisher {
 impl Drop for FramePublisher {
     /// Tells receivers that the session is broken off, unless it was closed.
     fn drop(&mut self) {
-        if self.end.driver.endpoint.ended().is_some() {
+        let is_ended = |ends: &Ends<driver::FramePublisher>| {
+            let mut ends = ends.usable();
+            ends.all(|(_, end)| end.driver.endpoint.ended().is_some())
+        };
+        if is_ended(&self.end) {
             return;
         }
         let now = self.now();
         let until = now + FAREWELL_MAX;
-        self.end.driver.endpoint.break_off(now, now);
+        for (_, end) in self.end.usable_mut() {
+            end.driver.endpoint.break_off(now, now);
+        }
         while let Ok(_) = self.turn()
-            && self.end.driver.endpoint.ended().is_none()
-            && self.end.driver.now() < until
+            && !is_ended(&self.end)
+            && self.now() < until
         {
             self.end.wait(Some(until));
         }

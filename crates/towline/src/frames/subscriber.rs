@@ -1,9 +1,10 @@
 //! The receiving face for frames.
 
 use base::{Instant, Io as _};
-use delivery::frames::{FrameCounts, FrameReceiverConfig};
-use driver::{FrameSink, Left, Turn};
+use delivery::frames::{Feed, FeedCounts, FrameCounts, FrameReceiverConfig};
+use driver::{Feeds, FrameSink, Left, Turn};
 
+use super::ends::Ends;
 use crate::{
     Allowed, Error, Snapshot,
     session::{Count, End, LEAVE_POLL, OwnName, SessionBuilder, face},
@@ -14,12 +15,16 @@ use crate::{
 ///
 /// **Cost**: one copy of each packet, into the memory of its frame.
 pub struct FrameSubscriber {
-    end: End<driver::FrameSubscriber>,
+    end: Ends<driver::FrameSubscriber>,
+    /// What makes one stream of two feeds.
+    feeds: Option<Feeds>,
+    /// The feeds that were given up.
+    lost: [bool; 2],
     /// The latest time at which leaving ends, once it has begun.
     leave_by: Option<Instant>,
-    /// The name that the subscriber made, because it was given none.
-    #[expect(dead_code, reason = "it is there to be dropped")]
-    own_name: Option<OwnName>,
+    /// The names that the subscriber made, because it was given none.
+    #[expect(dead_code, reason = "they are there to be dropped")]
+    own_names: Vec<OwnName>,
 }
 
 impl FrameSubscriber {
@@ -29,43 +34,122 @@ impl FrameSubscriber {
     /// When parameters contradict each other, when the interface cannot be used, or when the system
     /// refuses.
     pub fn open(session: &SessionBuilder, config: FrameReceiverConfig) -> Result<Self, Error> {
-        let (mut opened, receiving) = session.open_receiving()?;
-        let (reporter, own_name) = session.reporter()?;
-        let now = opened.io.now();
-        let endpoint = driver::FrameSubscriber::open(&receiving, config, reporter, now);
+        let mut own_names = Vec::new();
+        let end = open(session, config, &mut own_names)?;
         Ok(Self {
-            end: opened.end(endpoint, receiving.protection(session.key.clone())),
+            end: Ends::new(end, None)?,
+            feeds: None,
+            lost: [false; 2],
             leave_by: None,
-            own_name,
+            own_names,
+        })
+    }
+
+    /// Opens two receiving sessions, each of which keeps the bounds of `config`, for the two feeds
+    /// of [`crate::FramePublisherBuilder::also`]. Of a sender with two feeds, each frame comes
+    /// once, whole if one feed brought it in time. Senders with one feed come as always, by either
+    /// session. The numbers of sessions in frames and events are those of senders.
+    ///
+    /// # Errors
+    /// Those of [`FrameSubscriber::open`].
+    pub fn open_feeds(
+        sessions: [&SessionBuilder; 2],
+        config: FrameReceiverConfig,
+    ) -> Result<Self, Error> {
+        let mut own_names = Vec::new();
+        let [first, second] = sessions;
+        let first = open(first, config, &mut own_names)?;
+        let second = open(second, config, &mut own_names)?;
+        Ok(Self {
+            end: Ends::new(first, Some(second))?,
+            feeds: Some(Feeds::new(config.memory_bytes_max / HELD_PART)),
+            lost: [false; 2],
+            leave_by: None,
+            own_names,
         })
     }
 
     /// Takes frames only from these senders, as [`crate::Subscriber::take_only`] does.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
         if let Some(admission) = Allowed::admission(allowed) {
-            self.end.driver.endpoint.admit_only(admission);
+            for (_, end) in self.end.usable_mut() {
+                end.driver.endpoint.admit_only(admission.clone());
+            }
         }
     }
 
     /// Does what is due, and passes frames and events to `sink`, without waiting.
     ///
     /// # Errors
-    /// When the sockets cannot be used any more.
+    /// When the sockets cannot be used any more; of two feeds, those of both.
     pub fn turn<S: FrameSink + ?Sized>(&mut self, sink: &mut S) -> Result<Turn, Error> {
-        let drops = self.end.driver.io.counters().kernel_drops;
-        self.end.driver.endpoint.set_host_drops(drops);
-        self.end.turn(sink)
+        let Some(feeds) = &mut self.feeds else {
+            return self.end.turn(|_, end| turn(end, sink));
+        };
+        let now = self.end.now();
+        let done = self
+            .end
+            .turn(|feed, end| turn(end, &mut feeds.sink(now, feed, sink)));
+        for feed in Feed::ALL {
+            let is_lost = &mut self.lost[feed.index()];
+            if self.end.fault(feed).is_some() && !std::mem::replace(is_lost, true) {
+                feeds.give_up(now, feed, sink);
+            }
+        }
+        feeds.settle(now, sink);
+        self.end.arbiter = Some(*feeds.arbiter().counters());
+        done
     }
 
     /// Waits until something is due, at most until `until`.
     pub fn wait(&mut self, until: Option<Instant>) {
-        self.end.wait(until);
+        let due = self.feeds.as_ref().and_then(Feeds::next_timeout);
+        self.end.wait(base::earliest(due, until));
+    }
+
+    /// Says when the next turn is due even if nothing arrives.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let due = self.feeds.as_ref().and_then(Feeds::next_timeout);
+        base::earliest(due, self.end.next_timeout())
+    }
+
+    /// Prepares the descriptor for polling: it then also becomes readable when a timer is due.
+    pub fn arm(&mut self) {
+        let due = self.feeds.as_ref().and_then(Feeds::next_timeout);
+        self.end.arm(due);
     }
 
     /// Returns what became of the frames of a session that is not over.
     #[must_use]
     pub fn counts(&self, session: u32) -> Option<&FrameCounts> {
-        self.end.driver.endpoint.frames().counts(session)
+        match &self.feeds {
+            Some(feeds) => feeds.arbiter().counts(session),
+            None => self.end.first.driver.endpoint.frames().counts(session),
+        }
+    }
+
+    /// Returns what became of the frames of each of two feeds, of all senders together; `None`
+    /// where there is one feed.
+    #[must_use]
+    pub fn feeds(&self) -> Option<[FeedCounts; 2]> {
+        self.feeds.as_ref().map(|feeds| feeds.arbiter().feeds())
+    }
+
+    /// Returns when each of two feeds last had a frame whole, by the clock of
+    /// [`FrameSubscriber::now`]; `None` for one that never had. A feed whose time stays behind that
+    /// of the other is dead.
+    #[must_use]
+    pub fn feeds_heard(&self) -> [Option<Instant>; 2] {
+        let of = |feeds: &Feeds| Feed::ALL.map(|feed| feeds.arbiter().heard(feed));
+        self.feeds.as_ref().map_or([None; 2], of)
+    }
+
+    /// Returns the name of the interface of a feed and this end's address on it; `None` where there
+    /// is no such feed.
+    #[must_use]
+    pub fn feed_interface(&self, feed: Feed) -> Option<(&str, std::net::IpAddr)> {
+        self.end.get(feed).map(End::interface)
     }
 
     /// Gives `sink` all whole frames, leaves all sessions and tells their senders. A frame that
@@ -79,10 +163,22 @@ impl FrameSubscriber {
         let now = self.now();
         let until = now + driver::Subscriber::LEAVE_TIME_MAX;
         let until = *self.leave_by.get_or_insert(until);
-        self.end.driver.endpoint.close(now, until, sink);
+        match &mut self.feeds {
+            None => self.end.first.driver.endpoint.close(now, until, sink),
+            Some(feeds) => {
+                feeds.leave();
+                for feed in Feed::ALL {
+                    if let Some(end) = self.end.get_mut(feed) {
+                        let mut sink = feeds.sink(now, feed, sink);
+                        end.driver.endpoint.close(now, until, &mut sink);
+                    }
+                }
+                feeds.finish(now, sink);
+            }
+        }
         loop {
-            self.turn(&mut Deaf)?;
-            let now = self.end.driver.now();
+            self.end.turn(|_, end| end.turn(&mut Deaf))?;
+            let now = self.end.now();
             if self.is_closed() || now >= until {
                 return Ok(());
             }
@@ -93,13 +189,41 @@ impl FrameSubscriber {
     /// Returns true when this end has left, and every sender was told or did not listen in time.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        match self.end.driver.endpoint.left() {
-            Some(Left::Told) => self.end.is_told(),
+        let mut ends = self.end.usable();
+        ends.all(|(_, end)| match end.driver.endpoint.left() {
+            Some(Left::Told) => end.is_told(),
             Some(Left::TimedOut) => true,
             None => false,
-        }
+        })
     }
 }
+
+/// Opens one session.
+fn open(
+    session: &SessionBuilder,
+    config: FrameReceiverConfig,
+    own_names: &mut Vec<OwnName>,
+) -> Result<End<driver::FrameSubscriber>, Error> {
+    let (mut opened, receiving) = session.open_receiving()?;
+    let (reporter, own_name) = session.reporter()?;
+    own_names.extend(own_name);
+    let now = opened.io.now();
+    let endpoint = driver::FrameSubscriber::open(&receiving, config, reporter, now);
+    Ok(opened.end(endpoint, receiving.protection(session.key.clone())))
+}
+
+/// Makes a turn of one end.
+fn turn<S: FrameSink + ?Sized>(
+    end: &mut End<driver::FrameSubscriber>,
+    sink: &mut S,
+) -> Result<Turn, Error> {
+    let drops = end.driver.io.counters().kernel_drops;
+    end.driver.endpoint.set_host_drops(drops);
+    end.turn(sink)
+}
+
+/// Frames may wait for the other feed in this part of a session's memory.
+const HELD_PART: usize = 2;
 
 face!(FrameSubscriber);
 

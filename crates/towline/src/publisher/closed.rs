@@ -1,5 +1,7 @@
 //! How a publisher's session ended, and which receivers lack something.
 
+use std::cmp::Reverse;
+
 use delivery::Audience;
 
 /// How a publisher's session ended.
@@ -49,6 +51,17 @@ impl Closed {
         closed
     }
 
+    /// Returns how two feeds of the same data ended: as the better one did. What the other one lost
+    /// came by this one, to the same receivers.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let worth = |it: &Self| (it.is_complete, it.confirmed, Reverse(it.lost));
+        if worth(&self) >= worth(&other) {
+            self
+        } else {
+            other
+        }
+    }
+
     /// Returns true when the session ended in good order: everything was sent, every expected
     /// receiver came, no receiver lost anything, and all receivers present at the end have been
     /// given everything. A receiver that left earlier does not count, whatever it had not been
@@ -56,5 +69,30 @@ impl Closed {
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_worse_of_two_feeds_lacks_does_not_count() {
+        let better = Closed {
+            confirmed: 2,
+            missing: 0,
+            unconfirmed: Vec::new(),
+            lost: 0,
+            is_complete: true,
+        };
+        let worse = Closed {
+            confirmed: 0,
+            missing: 1,
+            unconfirmed: vec!["display".to_owned()],
+            lost: 70,
+            is_complete: false,
+        };
+        assert_eq!(worse.clone().or(better.clone()), better);
+        assert_eq!(better.clone().or(worse), better);
     }
 }

@@ -1,0 +1,260 @@
+//! Two feeds of the same frames, at a receiver: two subscribers, whose frames are one stream for
+//! each sender.
+//!
+//! The owner drives each subscriber with the sink that [`Feeds::sink`] makes; the frames and events
+//! of both arrive at the one sink of the application, each once.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use base::Instant;
+use delivery::frames::{Arbiter, Feed, FoundStream, FrameEvent, FrameReceiver};
+use wire::object::Refusal;
+
+use crate::{FrameSink, SessionEvent};
+
+/// What joins two feeds.
+#[derive(Debug)]
+pub struct Feeds {
+    arbiter: Arbiter,
+    /// How the senders that have left by a feed have done so.
+    ends: BTreeMap<u32, SenderEnd>,
+}
+
+/// How a sender has left.
+#[derive(Clone, Copy, Debug)]
+struct SenderEnd {
+    event: SessionEvent,
+    is_told: bool,
+}
+
+impl Feeds {
+    /// Joins feeds, of which frames of `held_bytes_max` may wait for each other.
+    #[must_use]
+    pub fn new(held_bytes_max: usize) -> Self {
+        Self {
+            arbiter: Arbiter::new(held_bytes_max),
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// Makes the sink for one feed's subscriber; what both give goes to `sink`.
+    pub const fn sink<'a, S: FrameSink + ?Sized>(
+        &'a mut self,
+        now: Instant,
+        feed: Feed,
+        sink: &'a mut S,
+    ) -> FeedSink<'a, S> {
+        FeedSink {
+            feeds: self,
+            now,
+            feed,
+            sink,
+        }
+    }
+
+    /// Gives `sink` the frames whose wait is over.
+    pub fn settle<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
+        self.arbiter.settle(now);
+        self.hand_over(sink);
+    }
+
+    /// Goes on without a feed that cannot be used any more.
+    pub fn give_up<S: FrameSink + ?Sized>(&mut self, now: Instant, feed: Feed, sink: &mut S) {
+        while let Some(session) = self.arbiter.session_of(feed) {
+            self.sink(now, feed, sink)
+                .event(SessionEvent::Expired { session });
+        }
+    }
+
+    /// Begins to leave: both subscribers are closed after this, and [`Feeds::finish`] follows.
+    pub fn leave(&mut self) {
+        self.arbiter.leave();
+    }
+
+    /// Gives `sink` everything that is settled.
+    pub fn finish<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
+        self.arbiter.finish(now);
+        self.hand_over(sink);
+    }
+
+    /// Says when [`Feeds::settle`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.arbiter.next_timeout()
+    }
+
+    /// Returns the part that makes one stream of both.
+    #[must_use]
+    pub const fn arbiter(&self) -> &Arbiter {
+        &self.arbiter
+    }
+
+    fn hand_over<S: FrameSink + ?Sized>(&mut self, sink: &mut S) {
+        while let Some(FoundStream {
+            stream,
+            tsi,
+            source,
+        }) = self.arbiter.pop_found()
+        {
+            // A number goes to another sender once its stream is forgotten.
+            if let Some(end) = self.ends.remove(&stream).filter(|end| !end.is_told) {
+                sink.event(end.event);
+            }
+            sink.event(SessionEvent::Found {
+                session: stream,
+                tsi,
+                source,
+            });
+        }
+        while let Some(event) = self.arbiter.pop() {
+            sink.frame(&event);
+        }
+        for (stream, end) in &mut self.ends {
+            if !end.is_told && self.arbiter.is_over(*stream) {
+                end.is_told = true;
+                sink.event(end.event);
+            }
+        }
+        let arbiter = &self.arbiter;
+        self.ends.retain(|stream, _| arbiter.is_known(*stream));
+    }
+
+    /// Notes how a sender has left by a feed: that it has ended says more than that it has
+    /// vanished.
+    fn note_end(&mut self, stream: u32, event: SessionEvent) {
+        let end = self.ends.entry(stream).or_insert(SenderEnd {
+            event,
+            is_told: false,
+        });
+        if !matches!(end.event, SessionEvent::Ended { .. }) {
+            end.event = event;
+        }
+    }
+}
+
+/// The sink for one feed's subscriber.
+#[derive(Debug)]
+pub struct FeedSink<'a, S: ?Sized> {
+    feeds: &'a mut Feeds,
+    now: Instant,
+    feed: Feed,
+    sink: &'a mut S,
+}
+
+impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
+    fn find(&mut self, session: u32, found: SessionEvent) {
+        let SessionEvent::Found { tsi, source, .. } = found else {
+            return;
+        };
+        // Its number goes to another sender once the receiver has forgotten one.
+        self.end(session, SessionEvent::Expired { session });
+        let arbiter = &mut self.feeds.arbiter;
+        arbiter.join(self.now, self.feed, session, tsi, source);
+        self.feeds.hand_over(self.sink);
+        if let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) {
+            self.sink.feed_event(self.feed, found.at(stream));
+        }
+    }
+
+    fn end(&mut self, session: u32, event: SessionEvent) {
+        let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) else {
+            return;
+        };
+        let event = event.at(stream);
+        self.feeds.note_end(stream, event);
+        self.feeds.arbiter.part(self.now, self.feed, session);
+        self.sink.feed_event(self.feed, event);
+        self.feeds.hand_over(self.sink);
+    }
+
+    /// Notes that a session is one that this end cannot take: it must not keep another from its
+    /// place.
+    fn refuse(&mut self, session: u32, event: SessionEvent) {
+        let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) else {
+            return;
+        };
+        self.sink.event(event.at(stream));
+        self.feeds.arbiter.refuse(self.now, self.feed, session);
+        self.feeds.hand_over(self.sink);
+    }
+}
+
+impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
+    fn frame(&mut self, event: &FrameEvent<'_>) {
+        // All frames go through the arbiter.
+        self.sink.frame(event);
+    }
+
+    fn settled(&mut self, now: Instant, frames: &mut FrameReceiver) {
+        self.now = now;
+        self.feeds.arbiter.take(now, self.feed, frames);
+        self.feeds.hand_over(self.sink);
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        let session = event.session();
+        match event {
+            SessionEvent::Found { .. } => self.find(session, event),
+            SessionEvent::Ended { .. }
+            | SessionEvent::Expired { .. }
+            | SessionEvent::Reset { .. }
+            | SessionEvent::Dropped { .. } => self.end(session, event),
+            SessionEvent::Refused {
+                reason: Refusal::KeyRequired,
+                ..
+            } => self.refuse(session, event),
+            _ => {
+                if let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) {
+                    self.sink.event(event.at(stream));
+                }
+            }
+        }
+    }
+
+    fn sender_name(&mut self, session: u32, name: &str) {
+        if let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) {
+            self.sink.sender_name(stream, name);
+        }
+    }
+
+    fn partner(&mut self, session: u32, source: IpAddr) {
+        let arbiter = &mut self.feeds.arbiter;
+        arbiter.bind(self.now, self.feed, session, source);
+        self.feeds.hand_over(self.sink);
+    }
+
+    fn is_full(&self) -> bool {
+        self.sink.is_full()
+    }
+}
+
+impl SessionEvent {
+    /// Returns the index of the session.
+    const fn session(&self) -> u32 {
+        match *self {
+            Self::Found { session, .. }
+            | Self::Lost { session, .. }
+            | Self::NameTaken { session }
+            | Self::Refused { session, .. }
+            | Self::Ended { session }
+            | Self::Expired { session }
+            | Self::Reset { session }
+            | Self::Dropped { session, .. } => session,
+        }
+    }
+
+    /// Returns the same event of another session.
+    const fn at(mut self, other: u32) -> Self {
+        match &mut self {
+            Self::Found { session, .. }
+            | Self::Lost { session, .. }
+            | Self::NameTaken { session }
+            | Self::Refused { session, .. }
+            | Self::Ended { session }
+            | Self::Expired { session }
+            | Self::Reset { session }
+            | Self::Dropped { session, .. } => *session = other,
+        }
+        self
+    }
+}
