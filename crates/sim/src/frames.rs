@@ -23,6 +23,9 @@ use crate::{
     Action, EndpointSetup, Fault, HostId, Node, Ratio, SimIo, Simulation, Span, World, node::batch,
 };
 
+mod feeds;
+pub use feeds::{FeedsReport, run_feeds};
+
 /// What a run of frames came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramesReport {
@@ -317,6 +320,7 @@ impl SenderNode {
             control_port: Some(PORT),
             upstream_port: 0,
             identity,
+            partner: None,
             combine: pgm::fec::combine,
         };
         let audience = AudienceConfig::new(identity.session_id);

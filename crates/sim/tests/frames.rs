@@ -1,6 +1,6 @@
 //! Frames under 200 seeded mixes of faults; `towline-sim --frames --seeds 0..10000` runs more.
 
-use towline_sim::frames::{self, FramesReport};
+use towline_sim::frames::{self, FeedsReport, FramesReport};
 
 /// In these, the links of the sender and of a receiver flip a bit each of one packet, and its
 /// checksum is right again.
@@ -30,4 +30,27 @@ fn no_frame_is_damaged_or_late_and_every_number_is_accounted_for() {
     }
     assert!(all.whole > all.numbered, "most frames come: {all}");
     assert!(all.repaired > 0 && all.lost[0] > 0, "faults show: {all}");
+}
+
+#[test]
+fn of_two_feeds_each_frame_is_given_out_once_and_accounted_for() {
+    let mut all = FeedsReport::default();
+    let mut saved = 0;
+    for seed in 0..200 {
+        let report = frames::run_feeds(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        let [first, second] = report.feeds;
+        assert_eq!(
+            first.first + second.first,
+            report.frames.whole,
+            "seed {seed}: {report}"
+        );
+        saved += first.saved + second.saved;
+        all.frames.numbered += report.frames.numbered;
+        all.frames.whole += report.frames.whole;
+        for (sum, lost) in all.frames.lost.iter_mut().zip(report.frames.lost) {
+            *sum += lost;
+        }
+    }
+    assert!(all.frames.whole > all.frames.numbered, "most come: {all}");
+    assert!(saved > 0, "one feed saves what the other loses: {all}");
 }

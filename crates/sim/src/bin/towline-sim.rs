@@ -4,6 +4,7 @@
 //! towline-sim --seeds 0..10000                    the swarm
 //! towline-sim --trees --seeds 0..10000            the swarm of trees
 //! towline-sim --frames --seeds 0..10000           frames
+//! towline-sim --feeds --seeds 0..10000            frames by two networks
 //! towline-sim --scenario F.toml --seeds 0..100    one scenario
 //! towline-sim --seed 17 --out DIR                 one run again, with trace and pcap
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
@@ -58,6 +59,7 @@ struct Order {
     shows_each: bool,
     sends_trees: bool,
     sends_frames: bool,
+    sends_feeds: bool,
 }
 
 impl Order {
@@ -72,6 +74,7 @@ impl Order {
             shows_each: false,
             sends_trees: false,
             sends_frames: false,
+            sends_feeds: false,
         };
         let mut rest = args.iter();
         while let Some(flag) = rest.next() {
@@ -90,6 +93,7 @@ impl Order {
                 "--each" => order.shows_each = true,
                 "--trees" => order.sends_trees = true,
                 "--frames" => order.sends_frames = true,
+                "--feeds" => order.sends_feeds = true,
                 other => return Err(format!("{other} is not known")),
             }
         }
@@ -107,13 +111,10 @@ impl Order {
     /// Plays one seed. Returns what it came to, or what did not hold.
     fn play(&self, seed: u64) -> Result<String, String> {
         if self.sends_frames {
-            let played = std::panic::catch_unwind(|| frames::run(seed));
-            let played = played.unwrap_or_else(|_| Err("it panicked".to_owned()));
-            let again = format!("towline-sim --frames --seeds {seed}..{}", seed + 1);
-            return match played {
-                Ok(report) => Ok(format!("seed {seed}: {report}")),
-                Err(text) => Err(format!("seed {seed}: {text}\nagain: {again}")),
-            };
+            return play_frames("--frames", seed, frames::run);
+        }
+        if self.sends_feeds {
+            return play_frames("--feeds", seed, frames::run_feeds);
         }
         replay::must_hold(&self.plan(seed), seed, &self.again(), &self.out)
             .map(|report| report.to_string())
@@ -126,6 +127,23 @@ impl Order {
             None if self.sends_trees => "--trees --seed".to_owned(),
             None => "--seed".to_owned(),
         }
+    }
+}
+
+/// Plays the frames of one seed. Returns what it came to, or what did not hold.
+fn play_frames<R: std::fmt::Display>(
+    flag: &str,
+    seed: u64,
+    run: fn(u64) -> Result<R, String>,
+) -> Result<String, String> {
+    let played = std::panic::catch_unwind(|| run(seed));
+    let played = played.unwrap_or_else(|_| Err("it panicked".to_owned()));
+    match played {
+        Ok(report) => Ok(format!("seed {seed}: {report}")),
+        Err(text) => Err(format!(
+            "seed {seed}: {text}\nagain: towline-sim {flag} --seeds {seed}..{}",
+            seed + 1
+        )),
     }
 }
 
@@ -211,4 +229,4 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 const USAGE: &str = "towline-sim [--seeds A..B] [--scenario FILE] [--seed N] [--out DIR] \
                      [--pcap FILE] \
-                     [--threads N] [--each] [--trees] [--frames]";
+                     [--threads N] [--each] [--trees] [--frames] [--feeds]";
