@@ -28,10 +28,10 @@ mod frames_advise;
 pub(crate) use frames_advise::FramesAdviseReport;
 
 mod frames_recv;
-pub(crate) use frames_recv::{FrameLossReport, FrameLosses, FramesRecvReport};
+pub(crate) use frames_recv::{FeedReport, FrameLossReport, FrameLosses, FramesRecvReport};
 
 mod frames_send;
-pub(crate) use frames_send::FramesSendReport;
+pub(crate) use frames_send::{FeedSentReport, FramesSendReport};
 
 mod ifaces;
 pub(crate) use ifaces::{InterfaceRow, InterfacesReport};

@@ -325,6 +325,21 @@ fn frames_and_their_intervals() {
 }
 
 #[test]
+fn frames_of_two_feeds() {
+    let groups = "-g 239.192.77.53:17553 -i lo --also 239.192.77.54@lo --json";
+    let recv = start(&format!("frames recv {groups} --fail-on none"));
+    let send = start(&format!(
+        "frames send {groups} --size 64x64x1 --fps 50 --count 25"
+    ));
+    let (send, recv) = (printed(send), printed(recv));
+    let [send, recv] = [send, recv].map(|text| check_schema(&text).1);
+    check_as("frames-send-feeds", &send["feeds"]);
+    check_as("frames-recv-feeds", &recv["feeds"]);
+    assert_eq!(recv["frames_sent"], send["frames"]);
+    assert_eq!(recv["senders"]["found"], 1);
+}
+
+#[test]
 fn intervals_of_a_load_make_up_its_report() {
     let group = "-g 239.192.77.37:17537 -i lo --json --every 100ms";
     let recv = start(&format!("load recv {group}"));

@@ -9,8 +9,8 @@ use serde::Serialize;
 use towline::Allowed;
 
 use super::{
-    EveryArgs, FailOn, FramesAdviseArgs, FramesFrom, FramesTo, Receiving, Sending, SessionArgs,
-    bytes, duration, long,
+    EveryArgs, FailOn, FramesAdviseArgs, FramesFrom, FramesTo, Place, Receiving, Sending,
+    SessionArgs, bytes, duration, long, place,
 };
 
 /// Send frames, or receive them.
@@ -65,6 +65,10 @@ pub(crate) struct FramesSendArgs {
     /// Send even while no receiver reports; otherwise frames leave only while one does
     #[arg(long)]
     pub(crate) always: bool,
+    /// Send every frame to this group, too: a second feed, best over another network; the port of
+    /// --group unless given
+    #[arg(long, value_name = "GROUP[@IFACE][:PORT]", value_parser = place)]
+    pub(crate) also: Option<Place>,
     /// Begin when this many receivers have reported [default: 1; with --always 0]
     #[arg(long, value_name = "N")]
     pub(crate) receivers: Option<u32>,
@@ -102,6 +106,10 @@ pub(crate) struct FramesRecvArgs {
     /// Take frames only from senders at these addresses or prefixes; 'any' takes all [default: any]
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
+    /// Take the second feed of the same frames from this group, so that only a frame that neither
+    /// feed brings in time is lost; the port of --group unless given
+    #[arg(long, value_name = "GROUP[@IFACE][:PORT]", value_parser = place)]
+    pub(crate) also: Option<Place>,
     /// Give up after this time without a whole frame [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
@@ -208,12 +216,14 @@ const SEND_NOTES: &str = "\
 Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
 of any program, and ends with them (ffmpeg: `-f yuv4mpegpipe -`). A receiver gets each frame whole
 and by its deadline, or not at all; a slow receiver does not slow the others. The packets of a frame
-leave evenly over most of the time until the next frame, unless --burst-limit or --rate is given.";
+leave evenly over most of the time until the next frame, unless --burst-limit or --rate is given.
+With --also, each frame leaves by two feeds, and neither waits for the other.";
 
 const SEND_EXAMPLES: &str = "\
 Examples:
   towline frames send --group 239.192.0.1:7500 --for 1m
   towline frames send -g 239.192.0.1:7500 --size 1920x1080x3 --fps 30 --receivers 2
+  towline frames send -g 239.192.0.1@eth0 --also 239.192.0.2@eth1
   towline frames send -g 239.192.0.1:7500 --burst-limit 32 --micro-delay 400us
   ffmpeg -re -i film.mkv -f yuv4mpegpipe - | towline frames send -g 239.192.0.1 --y4m -
   towline frames send -g 239.192.0.1 --raw a.bin --width 1360 --height 1024 --pixel-format Mono12p";
@@ -225,12 +235,14 @@ Counts frames that came whole and in time, and those that were lost, by cause: t
 socket buffer of this host, lateness, a sender without room for them, or refusal (a frame longer
 than --max-frame, or no memory for it). The latency is from the sender's timestamp to the delivery,
 by the wall clocks of both hosts; `towline clock` says how far they agree. It stops when every
-sender found has ended its session.";
+sender found has ended its session. With --also, a frame is whole when one of the two feeds brings
+it in time, and the report says what each feed lost.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:
   towline frames recv --group 239.192.0.1:7500
   towline frames recv -g 239.192.0.1:7500 --for 10m --every 1s --json
+  towline frames recv -g 239.192.0.1@eth0 --also 239.192.0.2@eth1
   towline frames recv -g 239.192.0.1:7500 --preview 8080 --last 100 --output frames/
   towline frames recv -g 239.192.0.1:7500 --output - | ffplay -";
 

@@ -7,10 +7,11 @@ use gauge::{
     load::wall_ns,
 };
 use towline::{
-    Frame, FrameCounts, FrameEvent, FrameLoss, FrameSink, FrameSubscriber, SessionEvent,
+    Feed, Frame, FrameCounts, FrameEvent, FrameLoss, FrameSink, FrameSubscriber, SessionEvent,
 };
 
 use super::{
+    frames_send::warn_of_one_network,
     frames_sinks::Sinks,
     intervals::Intervals,
     senders::Senders,
@@ -23,8 +24,8 @@ use crate::{
     interrupt::Interrupt,
     plan::FramesRecvPlan,
     report::{
-        Counted, Document as _, Done, FrameLossReport, FrameLosses, FramesRecvReport, Output,
-        UsageReport, per_second,
+        Counted, Document as _, Done, FeedReport, FrameLossReport, FrameLosses, FramesRecvReport,
+        Output, UsageReport, per_second,
     },
 };
 
@@ -52,13 +53,17 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if sink.stretch.has_begun() {
-            if let Some(line) = sink.fresh_line(&group) {
+            let interval = sink.interval;
+            if let Some(line) = sink.fresh_line(&group, || feeds(plan, &subscriber, interval)) {
                 sink.sinks.tell(&line);
                 if !plan.sinks.is_displayed {
                     bar.set_message(line);
                 }
             }
             intervals.look(|| sink.done())?;
+        }
+        for warning in subscriber.take_warnings() {
+            output.warn(&warning);
         }
         if sink.senders.ends.found == 0 {
             patience.look(output, || a_sender(&plan.session, subscriber.interface()));
@@ -111,14 +116,51 @@ fn tell(
 }
 
 fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failure> {
-    let mut subscriber = FrameSubscriber::open(&plan.session.session(), plan.bounds())?;
+    let session = plan.session.session();
+    let also = plan.also.clone();
+    let also = also.map(|also| plan.session.session_at(also.into()));
+    let mut subscriber = match &also {
+        Some(also) => FrameSubscriber::open_feeds([&session, also], plan.bounds())?,
+        None => FrameSubscriber::open(&session, plan.bounds())?,
+    };
     subscriber.take_only(plan.allowed.iter().copied());
     let (warnings, doing) = (
         subscriber.take_warnings(),
         format!("listening to {} on", plan.session.place),
     );
     opened(output, &warnings, &doing, subscriber.interface());
+    if let (Some(also), Some(by)) = (&plan.also, subscriber.feed_interface(Feed::Second)) {
+        opened(output, &[], &format!("listening to {also}, too, on"), by);
+        warn_of_one_network(output, subscriber.interface().0, by.0);
+    }
     Ok(subscriber)
+}
+
+/// Returns what became of the frames of each of two feeds.
+fn feeds(
+    plan: &FramesRecvPlan,
+    subscriber: &FrameSubscriber,
+    interval: Duration,
+) -> Vec<FeedReport> {
+    let (Some(also), Some(counts)) = (&plan.also, subscriber.feeds()) else {
+        return Vec::new();
+    };
+    let heard = subscriber.feeds_heard();
+    let last = heard.into_iter().flatten().max();
+    let groups = [plan.session.place.to_string(), also.to_string()];
+    let feeds = Feed::ALL.into_iter().zip(groups);
+    let feeds = feeds.filter_map(|(feed, group)| {
+        let (interface, _) = subscriber.feed_interface(feed)?;
+        let counts = [feed, feed.other()].map(|feed| counts[feed.index()]);
+        let silent = heard[feed.index()].and_then(|at| Some(last?.since(at)));
+        Some(FeedReport::new(
+            (group, interface),
+            counts,
+            silent,
+            interval,
+        ))
+    });
+    feeds.collect()
 }
 
 fn is_fine(plan: &FramesRecvPlan, report: &FramesRecvReport) -> bool {
@@ -171,6 +213,7 @@ fn report(
         latency: sink.latency.percentiles(),
         interval_ns: u64::try_from(sink.interval.as_nanos()).unwrap_or(u64::MAX),
         ahead_of_clock: sink.negative,
+        feeds: feeds(plan, subscriber, sink.interval),
         senders: sink.senders.ends,
         is_end_known: counts.is_end_known,
         is_interrupted: false,
@@ -276,13 +319,21 @@ impl Checker {
 
     /// Words the state for a person who watches; `None` when the last line is younger than
     /// [`LINE_TIME`].
-    fn fresh_line(&mut self, group: &str) -> Option<String> {
+    fn fresh_line(
+        &mut self,
+        group: &str,
+        feeds: impl FnOnce() -> Vec<FeedReport>,
+    ) -> Option<String> {
         let now = Instant::now();
         if self.line_at.is_some_and(|at| now - at < LINE_TIME) {
             return None;
         }
         self.line_at = Some(now);
-        Some(self.line(group))
+        let mut line = self.line(group);
+        for (number, feed) in (1..).zip(feeds()) {
+            line += &format!("; feed {number}: {}", feed.briefly());
+        }
+        Some(line)
     }
 
     /// Words the state for a person who watches.
@@ -326,6 +377,10 @@ impl FrameSink for Checker {
 
     fn event(&mut self, event: SessionEvent) {
         self.senders.take(&event);
+    }
+
+    fn feed_event(&mut self, feed: Feed, event: SessionEvent) {
+        self.senders.take_feed(feed, &event);
     }
 
     fn sender_name(&mut self, session: u32, name: &str) {

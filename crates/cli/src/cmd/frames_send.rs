@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use towline::{Closed, FramePublisher, Offered, UsageMeter};
+use towline::{AudienceEvent, Closed, Feed, FramePublisher, Offered, UsageMeter};
 
 use super::{
     frames_source::{Ready, Source},
@@ -14,7 +14,9 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::FramesSendPlan,
-    report::{Counted, Done, FramesSendReport, Output, UsageReport, count, per_second},
+    report::{
+        Counted, Done, FeedSentReport, FramesSendReport, Output, UsageReport, count, per_second,
+    },
 };
 
 pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -33,6 +35,7 @@ pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Fai
         source,
         tally: Tally::default(),
         close_by: None,
+        joined: [0; 2],
     };
     let is_ready = job.await_receivers()?;
     let meter = UsageMeter::start();
@@ -60,17 +63,14 @@ fn open(
     source: &Source,
     output: &Output,
 ) -> Result<FramePublisher, Failure> {
-    let sockets = plan
-        .session
-        .sockets()
-        .send_buffer_bytes(plan.send_buffer_bytes);
-    let session = plan.session.session().sockets(sockets);
+    let (session, also) = plan.sessions();
     let interval = source.rate().interval();
     let mut publisher = FramePublisher::builder(session, source.frame_bytes(), interval)
         .deadline(plan.deadline)
         .pacing(plan.pacing())
         .always(plan.is_always_sent)
         .format(source.label())
+        .also(also)
         .expect_receivers(plan.receivers)
         .open()?;
     let (warnings, doing) = (
@@ -78,7 +78,22 @@ fn open(
         format!("sending to {} by", plan.session.place),
     );
     opened(output, &warnings, &doing, publisher.interface());
+    if let (Some(also), Some(feed)) = (&plan.also, publisher.feed(Feed::Second)) {
+        let by = (feed.interface.as_str(), feed.address);
+        opened(output, &[], &format!("sending to {also}, too, by"), by);
+        warn_of_one_network(output, publisher.interface().0, &feed.interface);
+    }
     Ok(publisher)
+}
+
+/// Warns when two feeds are on one interface.
+pub(super) fn warn_of_one_network(output: &Output, first: &str, second: &str) {
+    if first == second {
+        output.warn(&format!(
+            "both feeds use interface {first}: what cuts one of them cuts the other; name another \
+             one, as in --also GROUP@IFACE"
+        ));
+    }
 }
 
 struct Job<'a> {
@@ -90,6 +105,8 @@ struct Job<'a> {
     source: Source,
     tally: Tally,
     close_by: Option<towline::Instant>,
+    /// Receivers that have joined, by feed.
+    joined: [u64; 2],
 }
 
 /// Counts the frames by what became of them.
@@ -242,10 +259,40 @@ impl Job<'_> {
         if is_idle && until.is_some() {
             self.publisher.wait(until);
         }
-        self.watch.hear(|| self.publisher.pop_event());
+        self.hear();
+        for warning in self.publisher.take_warnings() {
+            self.output.warn(&warning);
+        }
         self.watch
             .show(|snapshot| self.publisher.snapshot(snapshot));
         Ok(())
+    }
+
+    /// Tells what has happened to receivers.
+    fn hear(&mut self) {
+        let (publisher, joined) = (&mut self.publisher, &mut self.joined);
+        self.watch.hear(|| {
+            let (feed, event) = publisher.pop_feed_event()?;
+            let has_joined = matches!(event, AudienceEvent::Joined { .. });
+            joined[feed.index()] += u64::from(has_joined);
+            Some(event)
+        });
+    }
+
+    /// Returns what has left by each of two feeds.
+    fn feeds(&self) -> Vec<FeedSentReport> {
+        let (plan, joined) = (self.plan, self.joined);
+        let Some(also) = &plan.also else {
+            return Vec::new();
+        };
+        let feeds = Feed::ALL
+            .into_iter()
+            .zip([plan.session.place.to_string(), also.to_string()]);
+        let feeds = feeds.filter_map(|(feed, group)| {
+            let sent = self.publisher.feed(feed)?;
+            Some(FeedSentReport::new(group, joined[feed.index()], sent))
+        });
+        feeds.collect()
     }
 
     fn close(&mut self, is_ready: bool) -> Result<Closed, Failure> {
@@ -259,7 +306,7 @@ impl Job<'_> {
         let closed = self
             .publisher
             .close_while(timeout, || !interrupt.is_farewell_over())?;
-        self.watch.hear(|| self.publisher.pop_event());
+        self.hear();
         Ok(closed)
     }
 
@@ -282,7 +329,8 @@ impl Job<'_> {
             frames_per_s: per_second(tally.sent, seconds),
             bits_per_s: per_second(tally.bytes, seconds) * 8.0,
             deadline_s: self.publisher.frames().deadline.as_secs_f64(),
-            receivers: self.watch.joined(),
+            receivers: self.joined.into_iter().max().unwrap_or(0),
+            feeds: self.feeds(),
             lost_packets: closed.lost,
             failure: refused.map(|error| format!("nothing was sent: {}", Failure::from(error))),
             is_interrupted: self.interrupt.is_requested(),

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Refusal, SessionEvent, text::printable};
+use towline::{Feed, Refusal, SessionEvent, text::printable};
 
 use crate::report::{SenderEnds, count};
 
@@ -125,12 +125,33 @@ impl Senders {
         self.say(text);
     }
 
+    /// Takes what has happened to one of a sender's two feeds.
+    pub(super) fn take_feed(&mut self, feed: Feed, event: &SessionEvent) {
+        let (session, text) = match *event {
+            SessionEvent::Found {
+                session, source, ..
+            } => (session, format!("comes from {source}")),
+            SessionEvent::Expired { session } => (session, "has vanished".to_owned()),
+            SessionEvent::Reset { session } => (session, "was broken off".to_owned()),
+            SessionEvent::Dropped { session, code } => {
+                (session, format!("dropped this receiver: {code}"))
+            }
+            // The end of all is told once.
+            _ => return,
+        };
+        let number = feed.index() + 1;
+        let text = format!("feed {number} of sender {} {text}", self.label(session));
+        self.say(text);
+    }
+
     /// Takes the name that a sender gives itself. Another host wrote this text, so it is made fit
     /// for a terminal.
     pub(super) fn named(&mut self, session: u32, name: &str) {
         let called = printable(name, NAME_BYTES_MAX).into_owned();
         let text = format!("sender {} is {called}", self.name(session));
-        if let Some(known) = self.known.get_mut(&session) {
+        let is_news = |known: &&mut Known| known.called.as_ref() != Some(&called);
+        // By two feeds, a sender says its name twice.
+        if let Some(known) = self.known.get_mut(&session).filter(is_news) {
             known.called = Some(called);
             self.say(text);
         }
@@ -365,6 +386,24 @@ mod tests {
             ]
         );
         assert!(senders.ends.is_over());
+    }
+
+    #[test]
+    fn the_feeds_of_a_sender_are_told_apart() {
+        let mut senders = Senders::default();
+        senders.take(&found(7));
+        senders.take_feed(Feed::First, &found(7));
+        senders.take_feed(Feed::Second, &SessionEvent::Expired { session: 7 });
+        senders.take_feed(Feed::First, &SessionEvent::Ended { session: 7 });
+        let said: Vec<_> = senders.remarks(Instant::now()).collect();
+        assert_eq!(
+            said[1..],
+            [
+                "feed 1 of sender 1.2.3.4.5.6.7 comes from 10.0.0.1",
+                "feed 2 of sender 1.2.3.4.5.6.7 has vanished",
+            ]
+        );
+        assert_eq!((senders.ends.found, senders.ends.ended), (1, 0));
     }
 
     #[test]

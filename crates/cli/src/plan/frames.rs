@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use towline::{Allowed, FramePacing, FrameReceiverConfig, FrameSenderConfig, SocketOptions};
+use towline::{
+    Allowed, FramePacing, FrameReceiverConfig, FrameSenderConfig, Group, SessionBuilder,
+    SocketOptions,
+};
 
 use super::{
     FrameSinkPlan, FrameSourcePlan, Plan, SessionPlan,
     message::STRICT_PGM,
-    session::{optional_seconds, seconds},
+    session::{optional_seconds, optional_text, seconds},
     transfer::texts,
 };
 use crate::{
-    args::{FailOn, FramesRecvArgs, FramesSendArgs, PerSecond},
+    args::{FailOn, FramesRecvArgs, FramesSendArgs, PerSecond, Place},
     failure::Failure,
 };
 
@@ -34,6 +37,10 @@ pub(crate) struct FramesSendPlan {
     pub(crate) bursts: Option<BurstsPlan>,
     pub(crate) send_buffer_bytes: usize,
     pub(crate) is_always_sent: bool,
+    /// The group of the second feed.
+    #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) also: Option<Group>,
     pub(crate) receivers: u32,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
@@ -94,11 +101,23 @@ impl FramesSendPlan {
             }),
             send_buffer_bytes: send_buffer.map_or(default, |it| it.unwrap_or(usize::MAX)),
             is_always_sent: args.always,
+            also: second_feed(args.also.as_ref(), &session)?,
             receivers,
             timeout: args.timeout,
             every: args.intervals.every,
             session,
         })
+    }
+
+    /// Makes the settings of the session, and of that of the second feed.
+    pub(crate) fn sessions(&self) -> (SessionBuilder, Option<SessionBuilder>) {
+        let sockets = self.session.sockets();
+        let sockets = sockets.send_buffer_bytes(self.send_buffer_bytes);
+        let also = self.also.clone().map(|also| {
+            let session = self.session.session_at(also.into());
+            session.sockets(sockets.clone())
+        });
+        (self.session.session().sockets(sockets), also)
     }
 
     /// Returns how the packets of a frame leave.
@@ -125,6 +144,10 @@ pub(crate) struct FramesRecvPlan {
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,
+    /// The group of the second feed.
+    #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) also: Option<Group>,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
@@ -142,17 +165,19 @@ impl Plan for FramesRecvPlan {
 
 impl FramesRecvPlan {
     pub(crate) fn new(args: &FramesRecvArgs) -> Result<Self, Failure> {
+        let session = SessionPlan::new(args.session.given())?;
         Ok(Self {
             count: args.count.map(Into::into),
             seconds: args.seconds,
             frame_bytes_max: usize::try_from(args.max_frame).unwrap_or(usize::MAX),
             seed: args.seed,
             allowed: args.from.clone(),
+            also: second_feed(args.also.as_ref(), &session)?,
             timeout: args.timeout,
             every: args.intervals.every,
             fail_on: args.fail_on,
             sinks: FrameSinkPlan::new(&args.sinks)?,
-            session: SessionPlan::new(args.session.given())?,
+            session,
         })
     }
 
@@ -168,4 +193,20 @@ impl FramesRecvPlan {
             ..default
         }
     }
+}
+
+/// Returns the group of the second feed, at the port of the first where none is written.
+fn second_feed(also: Option<&Place>, session: &SessionPlan) -> Result<Option<Group>, Failure> {
+    let (Some(also), Some(first)) = (also, session.place.group()) else {
+        return Ok(None);
+    };
+    let also = also.at_port(first.port());
+    let is_same = also.to_string() == first.to_string() && session.interface.is_none();
+    if is_same {
+        return Err(Failure::usage(format!(
+            "--also: {also} is the first feed already: name another group, or the same one by \
+             another interface"
+        )));
+    }
+    Ok(Some(also))
 }

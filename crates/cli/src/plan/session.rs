@@ -139,8 +139,13 @@ impl SessionPlan {
 
     /// Makes the session's settings for the library.
     pub(crate) fn session(&self) -> SessionBuilder {
-        let session = SessionBuilder::at(self.place.clone())
-            .interface(self.interface.clone())
+        let session = self.session_at(self.place.clone());
+        session.interface(self.interface.clone())
+    }
+
+    /// Makes the settings of a session at another place, by the interface that the place names.
+    pub(crate) fn session_at(&self, place: Place) -> SessionBuilder {
+        let session = SessionBuilder::at(place)
             .sockets(self.sockets())
             .config(self.config.to_builder())
             .faults(self.faults)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gauge::frames::{FilmCounts, LossCount, Percentiles, Stability};
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::FeedCounts;
 
 use super::{
     Counters, Document, SenderEnds, UsageReport, quantity,
@@ -48,6 +49,8 @@ pub(crate) struct FramesRecvReport {
     pub(crate) interval_ns: u64,
     /// Frames that came before their timestamp, which means that the clocks disagree.
     pub(crate) ahead_of_clock: u64,
+    /// What each of two feeds brought; empty without `--also`.
+    pub(crate) feeds: Vec<FeedReport>,
     pub(crate) senders: SenderEnds,
     /// The last sender that ended has said how many frames there were.
     pub(crate) is_end_known: bool,
@@ -58,6 +61,86 @@ pub(crate) struct FramesRecvReport {
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
+
+/// What became of the frames of one of two feeds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FeedReport {
+    group: String,
+    interface: String,
+    /// Frames that this feed had whole first.
+    first: u64,
+    /// Frames that this feed alone had in time.
+    only: u64,
+    /// Frames that were whole here, too, after the other feed had been faster.
+    second: u64,
+    /// Frames that were whole here, but after they had been given up.
+    late: u64,
+    /// Frames that were lost here, and that the other feed brought.
+    saved: u64,
+    /// Frames that were lost here, and that the other feed did not bring either.
+    lost: u64,
+    /// From the last whole frame of this feed to that of the other; none when it had no frame.
+    silent_s: Option<f64>,
+    /// At the end, it had no whole frame for a second, or the time of four frames, while the other
+    /// feed had.
+    is_dead: bool,
+}
+
+impl FeedReport {
+    /// Makes the report of a feed that has been silent for a time, or never had a frame; the other
+    /// one has `other`, and a frame comes each `interval`.
+    pub(crate) fn new(
+        (group, interface): (String, &str),
+        [counts, other]: [FeedCounts; 2],
+        silent: Option<Duration>,
+        interval: Duration,
+    ) -> Self {
+        let longest = SILENCE_MAX.max(interval.saturating_mul(4));
+        Self {
+            group,
+            interface: interface.to_owned(),
+            first: counts.first,
+            only: counts.only(&other),
+            silent_s: silent.map(|it| it.as_secs_f64()),
+            is_dead: match silent {
+                Some(silent) => silent > longest,
+                None => other.whole() > 0,
+            },
+            second: counts.second,
+            late: counts.late,
+            saved: counts.saved,
+            lost: counts.lost,
+        }
+    }
+
+    fn told(&self) -> String {
+        let whole = self.first + self.second + self.late;
+        let lost = self.saved + self.lost;
+        let mut text = format!(
+            "{} by {}: {whole} whole, {} of them first, {} by this feed alone; {lost} lost, of \
+             which the other brought {}",
+            self.group, self.interface, self.first, self.only, self.saved,
+        );
+        match self.silent_s.filter(|_| self.is_dead) {
+            Some(seconds) => {
+                text += &format!("; dead for the last {}", quantity::seconds(seconds));
+            }
+            None if self.is_dead => text += "; dead: it brought nothing",
+            None => {}
+        }
+        text
+    }
+
+    /// Words it for a person who watches.
+    pub(crate) fn briefly(&self) -> String {
+        let lost = self.saved + self.lost;
+        let state = if self.is_dead { ", dead" } else { "" };
+        format!("{} alone, {lost} lost{state}", self.only)
+    }
+}
+
+/// Judgement: a person takes a feed for dead that shows nothing for so long.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What a count of lost frames proves.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -213,6 +296,9 @@ impl Document for FramesRecvReport {
         table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));
         table.row("latency", &self.latency());
+        for (number, feed) in (1..).zip(&self.feeds) {
+            table.row(&format!("feed {number}"), &feed.told());
+        }
         table.row("senders", &self.senders.told());
         table.usage(&self.usage);
         table.row("drops", &self.drops.drops_told());

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::FeedSent;
 
 use super::{
     Counters, Document, UsageReport, quantity,
@@ -35,8 +36,10 @@ pub(crate) struct FramesSendReport {
     pub(crate) bits_per_s: f64,
     /// How long after its timestamp a frame is of use.
     pub(crate) deadline_s: f64,
-    /// Receivers that reported.
+    /// Receivers that reported; of two feeds, by the one that has more.
     pub(crate) receivers: u64,
+    /// What left by each of two feeds; empty without `--also`.
+    pub(crate) feeds: Vec<FeedSentReport>,
     /// Packets that receivers gave up, all receivers together.
     pub(crate) lost_packets: u64,
     /// Why the command did not finish its work.
@@ -47,6 +50,57 @@ pub(crate) struct FramesSendReport {
     /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
+}
+
+/// What left by one of two feeds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FeedSentReport {
+    group: String,
+    interface: String,
+    /// Frames sent.
+    frames: u64,
+    /// Frames not sent by this feed, because those before them had not left.
+    overrun: u64,
+    /// Packets sent with data.
+    packets: u64,
+    /// Packets sent again, or with parity.
+    repairs: u64,
+    /// Receivers that reported.
+    receivers: u64,
+    /// Why the feed could not be used any more.
+    failure: Option<String>,
+}
+
+impl FeedSentReport {
+    pub(crate) fn new(group: String, receivers: u64, sent: FeedSent) -> Self {
+        Self {
+            group,
+            interface: sent.interface,
+            frames: sent.frames,
+            overrun: sent.overrun,
+            packets: sent.packets,
+            repairs: sent.repairs,
+            receivers,
+            failure: sent.error,
+        }
+    }
+
+    fn told(&self) -> String {
+        let mut text = format!(
+            "{} by {}: {} frames, {} overrun; {} packets and {} repairs; {} reporting",
+            self.group,
+            self.interface,
+            self.frames,
+            self.overrun,
+            self.packets,
+            self.repairs,
+            self.receivers,
+        );
+        if let Some(failure) = &self.failure {
+            text += &format!("; {failure}");
+        }
+        text
+    }
 }
 
 impl Document for FramesSendReport {
@@ -68,6 +122,9 @@ impl Document for FramesSendReport {
         table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));
         table.row("packets", &self.counters.packets_told());
+        for (number, feed) in (1..).zip(&self.feeds) {
+            table.row(&format!("feed {number}"), &feed.told());
+        }
         table.row("receivers", &format!("{} reporting", self.receivers));
         table.row("given up", &format!("{} packets", self.lost_packets));
         if let Some(failure) = &self.failure {
