@@ -419,11 +419,16 @@ impl FramePublisher {
     }
 
     /// Ends one feed soon after the other has ended well, so that a network that is cut does not
-    /// hold the end up: what is late by then is of no use to anybody.
+    /// hold the end up: what is late by then is of no use to anybody. A feed that no receiver
+    /// joined ends well at once, and its end says nothing about the receivers of the other.
     fn follow_the_end(&mut self, now: Instant) {
+        let had_receivers =
+            |end: &End<driver::FramePublisher>| end.driver.endpoint.audience().joined() > 0;
+        let has_joined = self.end.usable().any(|(_, end)| had_receivers(end));
         let is_well = |end: &End<driver::FramePublisher>| {
             let ended = end.driver.endpoint.ended();
-            matches!(ended, Some(Ended::Confirmed | Ended::Hurried))
+            let is_well = matches!(ended, Some(Ended::Confirmed | Ended::Hurried));
+            is_well && (had_receivers(end) || !has_joined)
         };
         if self.end.is_pair() && self.end.usable().any(|(_, end)| is_well(end)) {
             let by = now + self.frames().deadline + CLOSE_POLL;
@@ -435,7 +440,8 @@ impl FramePublisher {
     }
 
     /// Says how the session ended; `None` before its end. Of two feeds, the better end counts: a
-    /// receiver that has everything by one of them lacks nothing.
+    /// receiver that has everything by one of them lacks nothing. The end of a feed that no
+    /// receiver joined counts only when none joined the other.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let leads = self.closing?;

@@ -52,14 +52,21 @@ impl Closed {
     }
 
     /// Returns how two feeds of the same data ended: as the better one did. What the other one lost
-    /// came by this one, to the same receivers.
+    /// came by this one, to the same receivers. A feed that no receiver joined proves nothing.
     pub(crate) fn or(self, other: Self) -> Self {
-        let worth = |it: &Self| (it.is_complete, it.confirmed, Reverse(it.lost));
+        let worth = |it: &Self| {
+            let lost = Reverse(it.lost);
+            (it.had_receivers(), it.is_complete, it.confirmed, lost)
+        };
         if worth(&self) >= worth(&other) {
             self
         } else {
             other
         }
+    }
+
+    const fn had_receivers(&self) -> bool {
+        self.confirmed > 0 || !self.unconfirmed.is_empty()
     }
 
     /// Returns true when the session ended in good order: everything was sent, every expected
@@ -94,5 +101,28 @@ mod tests {
         };
         assert_eq!(worse.clone().or(better.clone()), better);
         assert_eq!(better.clone().or(worse), better);
+    }
+
+    #[test]
+    fn a_feed_that_nobody_joined_hides_no_loss_of_the_other() {
+        let joined = Closed {
+            confirmed: 0,
+            missing: 0,
+            unconfirmed: vec!["display".to_owned()],
+            lost: 5,
+            is_complete: false,
+        };
+        // Where a receiver is expected, the feed that nobody joined does not end well either.
+        for missing in [0, 1] {
+            let empty = Closed {
+                confirmed: 0,
+                missing,
+                unconfirmed: Vec::new(),
+                lost: 0,
+                is_complete: missing == 0,
+            };
+            assert_eq!(empty.clone().or(joined.clone()), joined, "{missing}");
+            assert_eq!(joined.clone().or(empty), joined, "{missing}");
+        }
     }
 }
