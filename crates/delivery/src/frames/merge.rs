@@ -147,7 +147,7 @@ impl Merge {
         self.attend(feed, now);
         match settled {
             Settled::Whole(whole) => self.hear_whole(now, feed, whole, out),
-            Settled::Turn(id) => self.reach(feed, id, id + 1),
+            Settled::Turn(id) => self.hear_turn(feed, id),
             Settled::Lost {
                 first,
                 count,
@@ -162,6 +162,18 @@ impl Merge {
                 self.hear_loss(feed, lost, out);
             }
             Settled::Ended(counts) => self.hear_end(now, feed, &counts, out),
+        }
+    }
+
+    /// Takes that a feed has come to a frame that it gave before its turn. The frame may have gone
+    /// to another stream, or have left before the numbers began anew: then its number says nothing
+    /// here.
+    fn hear_turn(&mut self, feed: Feed, id: u64) {
+        let is_given = self
+            .next
+            .is_some_and(|next| (self.start..next).contains(&id));
+        if is_given || self.held.contains_key(&id) {
+            self.reach(feed, id, id + 1);
         }
     }
 
@@ -389,8 +401,9 @@ impl Merge {
         let hope = hopes.map(|side| side.heard + self.pause).max();
         if let Some(hope) = hope {
             let until = told.into_iter().flatten().map(|loss| loss.until).min();
-            let until = self.patience().or(until).map(|until| until.min(hope));
-            if let Some(until) = until.filter(|&until| now < until) {
+            let until = self.patience().or(until);
+            let until = until.map_or(hope, |until| until.min(hope));
+            if now < until {
                 return Step::Wait(until);
             }
         }

@@ -428,6 +428,52 @@ fn a_feed_that_numbers_anew_is_listened_to_once_the_other_has_gone() {
 }
 
 #[test]
+fn the_turn_of_a_frame_that_is_not_of_this_stream_says_nothing() {
+    let mut court = Court::new();
+    court.tell(1000, Feed::First, Settled::Turn(5));
+    assert_eq!(court.drain(), []);
+    assert_eq!(court.arbiter.next_timeout(), None);
+    court.whole(1001, Feed::First, 0, 1090);
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+}
+
+#[test]
+fn the_turn_of_a_frame_from_before_the_numbers_began_anew_says_nothing() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 5000, 1090);
+    court.end(1010, Feed::Second, None);
+    court.whole(2000, Feed::First, 0, 2090);
+    let out = court.drain();
+    assert!(matches!(
+        out[..],
+        [Out::Whole(0, 5000), Out::Ended(0, _), Out::Whole(0, 0)]
+    ));
+    court.tell(2001, Feed::First, Settled::Turn(5001));
+    assert_eq!(court.drain(), []);
+    court.whole(2050, Feed::First, 1, 2140);
+    assert_eq!(court.drain(), [Out::Whole(0, 1)]);
+}
+
+#[test]
+fn what_a_feed_that_came_back_passes_over_is_waited_for() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.end(1010, Feed::First, None);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    // It tells nothing of 1 and 2, and no whole frame stands behind them.
+    court.lost(1050, Feed::First, 3, 1, FrameLoss::Network);
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    assert_eq!(court.arbiter.next_timeout(), Some(ms(1100)));
+    court.whole(1060, Feed::Second, 1, 1150);
+    court.whole(1065, Feed::Second, 2, 1155);
+    assert_eq!(court.drain(), [1, 2].map(|id| Out::Whole(0, id)));
+    // Nobody brings 3 while it is of use.
+    court.arbiter.settle(ms(1165));
+    assert_eq!(court.drain(), [Out::Lost(0, 3, 1, FrameLoss::Network)]);
+}
+
+#[test]
 fn a_feed_that_was_cut_for_long_counts_again_though_a_late_frame_comes_first() {
     let mut court = Court::new();
     court.whole(1000, Feed::First, 0, 1090);
