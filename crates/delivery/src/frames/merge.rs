@@ -34,10 +34,10 @@ use super::{
     stream::Settled,
     whole::{Whole, data_len},
 };
-use crate::parameters::{FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
+use crate::parameters::{FRAME_DEADLINE_MAX, FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
 
 /// One stream of two feeds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Merge {
     sides: [Side; 2],
     /// The first number that is not given out; `None` before a feed has settled one.
@@ -51,7 +51,8 @@ pub(super) struct Merge {
     /// The sender's last frame is given out.
     is_over: bool,
     is_leaving: bool,
-    /// How long a frame is of use, and how long a sender that goes on is silent at most.
+    /// How long a frame is of use, and how long a sender that goes on is silent at most. Both are
+    /// `FRAME_DEADLINE_MAX` until a whole frame says more.
     deadline: Duration,
     pause: Duration,
     /// When [`Merge::advance`] is due.
@@ -119,6 +120,24 @@ impl Outlet<'_> {
 
     fn release(&mut self, feed: Feed, whole: Whole) {
         self.free[feed.index()].push(whole.room);
+    }
+}
+
+impl Default for Merge {
+    fn default() -> Self {
+        Self {
+            sides: Default::default(),
+            next: None,
+            start: 0,
+            held: BTreeMap::new(),
+            lost: VecDeque::new(),
+            is_over: false,
+            is_leaving: false,
+            deadline: FRAME_DEADLINE_MAX,
+            pause: FRAME_DEADLINE_MAX,
+            due: None,
+            counts: FrameCounts::default(),
+        }
     }
 }
 

@@ -195,6 +195,16 @@ fn what_one_feed_has_lost_the_other_brings() {
 }
 
 #[test]
+fn what_one_feed_has_lost_before_any_frame_was_whole_the_other_brings() {
+    let mut court = Court::new();
+    court.lost(1000, Feed::First, 0, 1, FrameLoss::Network);
+    assert_eq!(court.drain(), []);
+    court.whole(1050, Feed::Second, 0, 1140);
+    assert_eq!(court.drain(), [Out::Whole(0, 0)]);
+    assert_eq!(court.feed(Feed::First).saved, 1);
+}
+
+#[test]
 fn what_both_have_lost_is_lost_with_the_cause_that_a_network_had() {
     let mut court = Court::new();
     court.whole(1000, Feed::First, 0, 1090);
