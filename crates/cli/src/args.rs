@@ -41,8 +41,7 @@ mod mtu;
 pub(crate) use mtu::MtuArgs;
 
 mod place;
-use place::place;
-pub(crate) use place::{IfaceArgs, Place};
+pub(crate) use place::{IfaceArgs, Place, place};
 
 mod quantity;
 use quantity::{

@@ -9,7 +9,7 @@ mod capture;
 pub(crate) use capture::{CapturePlan, ReplayPlan, StatsPlan, StatsSweepPlan};
 
 mod frames;
-pub(crate) use frames::{FramesRecvPlan, FramesSendPlan};
+pub(crate) use frames::{FramesRecvPlan, FramesSendPlan, check_groups};
 
 mod frames_media;
 pub(crate) use frames_media::{FilmPlan, FrameSinkPlan, FrameSourcePlan};

@@ -276,6 +276,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         (&["recv", "--output", "-", "--last", "2"], "a directory"),
         (&["recv", "--output", "-", "--display"], "leave one out"),
         (&["recv", "--last", "2"], "--output"),
+        // The interface of the first feed, by another of its names.
+        (&["recv", "--also", "239.192.77.64@127.0.0.1"], "first feed"),
+        (&["send", "--also", "239.192.77.64@127.0.0.1"], "first feed"),
     ] {
         let group = if args[0] == "advise" { &[] } else { &group[..] };
         let output = place.run(&[&["frames"], args, group].concat());

@@ -11,7 +11,7 @@ use towline::{
 };
 
 use super::{
-    frames_send::warn_of_one_network,
+    frames_send::check_networks,
     frames_sinks::Sinks,
     intervals::Intervals,
     senders::Senders,
@@ -131,7 +131,8 @@ fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failu
     opened(output, &warnings, &doing, subscriber.interface());
     if let (Some(also), Some(by)) = (&plan.also, subscriber.feed_interface(Feed::Second)) {
         opened(output, &[], &format!("listening to {also}, too, on"), by);
-        warn_of_one_network(output, subscriber.interface().0, by.0);
+        let by = [subscriber.interface().0, by.0];
+        check_networks(output, (&plan.session, also), by)?;
     }
     Ok(subscriber)
 }

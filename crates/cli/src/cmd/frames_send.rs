@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use towline::{AudienceEvent, Closed, Feed, FramePublisher, Offered, UsageMeter};
+use towline::{AudienceEvent, Closed, Feed, FramePublisher, Group, Offered, UsageMeter};
 
 use super::{
     frames_source::{Ready, Source},
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    plan::FramesSendPlan,
+    plan::{FramesSendPlan, SessionPlan, check_groups},
     report::{
         Counted, Done, FeedSentReport, FramesSendReport, Output, UsageReport, count, per_second,
     },
@@ -81,19 +81,26 @@ fn open(
     if let (Some(also), Some(feed)) = (&plan.also, publisher.feed(Feed::Second)) {
         let by = (feed.interface.as_str(), feed.address);
         opened(output, &[], &format!("sending to {also}, too, by"), by);
-        warn_of_one_network(output, publisher.interface().0, &feed.interface);
+        let by = [publisher.interface().0, feed.interface.as_str()];
+        check_networks(output, (&plan.session, also), by)?;
     }
     Ok(publisher)
 }
 
-/// Warns when two feeds are on one interface.
-pub(super) fn warn_of_one_network(output: &Output, first: &str, second: &str) {
+/// Warns when two feeds are on one interface, and refuses one group for both there.
+pub(super) fn check_networks(
+    output: &Output,
+    (session, also): (&SessionPlan, &Group),
+    [first, second]: [&str; 2],
+) -> Result<(), Failure> {
     if first == second {
+        check_groups(session, also)?;
         output.warn(&format!(
             "both feeds use interface {first}: what cuts one of them cuts the other; name another \
              one, as in --also GROUP@IFACE"
         ));
     }
+    Ok(())
 }
 
 struct Job<'a> {

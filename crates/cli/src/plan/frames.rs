@@ -201,12 +201,67 @@ fn second_feed(also: Option<&Place>, session: &SessionPlan) -> Result<Option<Gro
         return Ok(None);
     };
     let also = also.at_port(first.port());
-    let is_same = also.to_string() == first.to_string() && session.interface.is_none();
+    let named = session.interface.as_ref().map(ToString::to_string);
+    if also.interface() == named.as_deref().or(first.interface()) {
+        check_groups(session, &also)?;
+    }
+    Ok(Some(also))
+}
+
+/// Checks that two feeds have different groups: they use one interface, by their texts or as
+/// opening them has shown.
+pub(crate) fn check_groups(session: &SessionPlan, also: &Group) -> Result<(), Failure> {
+    let is_same = session.place.group().is_some_and(|first| {
+        let is_same_host = match (first.ip(), also.ip()) {
+            (None, None) => first.to_string() == also.to_string(),
+            (first, also) => first == also,
+        };
+        is_same_host && first.port() == also.port()
+    });
     if is_same {
         return Err(Failure::usage(format!(
             "--also: {also} is the first feed already: name another group, or the same one by \
              another interface"
         )));
     }
-    Ok(Some(also))
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Given, place};
+
+    #[test]
+    fn the_second_feed_is_not_the_first_one_again() {
+        let is_taken = |group: &str, iface: Option<&str>, also: &str| {
+            let mut values = vec![("group", group.to_owned())];
+            values.extend(iface.map(|name| ("iface", name.to_owned())));
+            let given = Given {
+                values: values.into_iter().collect(),
+            };
+            let session = SessionPlan::new(&given).unwrap();
+            second_feed(Some(&place(also).unwrap()), &session).is_ok()
+        };
+        for (group, iface, also) in [
+            ("239.1.1.1", None, "239.1.1.1"),
+            ("239.1.1.1@eth0:7600", None, "239.1.1.1@eth0"),
+            ("239.1.1.1", Some("eth0"), "239.1.1.1@eth0"),
+            ("239.1.1.1@eth0", Some("eth0"), "239.1.1.1@eth0:7500"),
+            ("10.0.0.9@239.1.1.1", Some("eth0"), "239.1.1.1@eth0"),
+            ("[ff15::1%eth0]:7500", None, "[ff15::1%eth0]:7500"),
+            ("host.example", None, "host.example"),
+        ] {
+            assert!(!is_taken(group, iface, also), "{group} {iface:?} {also}");
+        }
+        // Of the last one, only opening it shows whether the route goes by eth0.
+        for (group, iface, also) in [
+            ("239.1.1.1", Some("eth0"), "239.1.1.2@eth0"),
+            ("239.1.1.1", Some("eth0"), "239.1.1.1@eth1"),
+            ("239.1.1.1@eth0", None, "239.1.1.1@eth0:7600"),
+            ("239.1.1.1", Some("eth0"), "239.1.1.1"),
+        ] {
+            assert!(is_taken(group, iface, also), "{group} {iface:?} {also}");
+        }
+    }
 }
