@@ -53,8 +53,8 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if sink.stretch.has_begun() {
-            let interval = sink.interval;
-            if let Some(line) = sink.fresh_line(&group, || feeds(plan, &subscriber, interval)) {
+            let times = sink.times();
+            if let Some(line) = sink.fresh_line(&group, || feeds(plan, &subscriber, times)) {
                 sink.sinks.tell(&line);
                 if !plan.sinks.is_displayed {
                     bar.set_message(line);
@@ -137,11 +137,11 @@ fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failu
     Ok(subscriber)
 }
 
-/// Returns what became of the frames of each of two feeds.
+/// Returns what became of the frames of each of two feeds; for `times` see [`Checker::times`].
 fn feeds(
     plan: &FramesRecvPlan,
     subscriber: &FrameSubscriber,
-    interval: Duration,
+    times: (Duration, Duration),
 ) -> Vec<FeedReport> {
     let (Some(also), Some(counts)) = (&plan.also, subscriber.feeds()) else {
         return Vec::new();
@@ -154,12 +154,7 @@ fn feeds(
         let (interface, _) = subscriber.feed_interface(feed)?;
         let counts = [feed, feed.other()].map(|feed| counts[feed.index()]);
         let silent = heard[feed.index()].and_then(|at| Some(last?.since(at)));
-        Some(FeedReport::new(
-            (group, interface),
-            counts,
-            silent,
-            interval,
-        ))
+        Some(FeedReport::new((group, interface), counts, silent, times))
     });
     feeds.collect()
 }
@@ -214,7 +209,7 @@ fn report(
         latency: sink.latency.percentiles(),
         interval_ns: u64::try_from(sink.interval.as_nanos()).unwrap_or(u64::MAX),
         ahead_of_clock: sink.negative,
-        feeds: feeds(plan, subscriber, sink.interval),
+        feeds: feeds(plan, subscriber, sink.times()),
         senders: sink.senders.ends,
         is_end_known: counts.is_end_known,
         is_interrupted: false,
@@ -311,6 +306,11 @@ impl Checker {
     /// frame.
     fn lasted(&self, since_first: Duration) -> Duration {
         Stability::lasted(self.counts.frames, self.stretch.time(), since_first)
+    }
+
+    /// Returns the time from the first frame to the last, and from one frame to the next.
+    fn times(&self) -> (Duration, Duration) {
+        (self.stretch.time(), self.interval)
     }
 
     /// Returns the time from the first frame to the last.

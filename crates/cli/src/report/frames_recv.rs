@@ -87,13 +87,14 @@ pub(crate) struct FeedReport {
 }
 
 impl FeedReport {
-    /// Makes the report of a feed that has been silent for a time, or never had a frame; the other
-    /// one has `other`, and a frame comes each `interval`.
+    /// Makes the report of a feed that has been silent for a time, or never had a frame while
+    /// frames came for the time `lasted`; the other one has `other`, and a frame comes each
+    /// `interval`.
     pub(crate) fn new(
         (group, interface): (String, &str),
         [counts, other]: [FeedCounts; 2],
         silent: Option<Duration>,
-        interval: Duration,
+        (lasted, interval): (Duration, Duration),
     ) -> Self {
         let longest = SILENCE_MAX.max(interval.saturating_mul(4));
         Self {
@@ -102,10 +103,8 @@ impl FeedReport {
             first: counts.first,
             only: counts.only(&other),
             silent_s: silent.map(|it| it.as_secs_f64()),
-            is_dead: match silent {
-                Some(silent) => silent > longest,
-                None => other.whole() > 0,
-            },
+            // A feed may begin later than the other.
+            is_dead: other.whole() > 0 && silent.unwrap_or(lasted) > longest,
             second: counts.second,
             late: counts.late,
             saved: counts.saved,
@@ -324,5 +323,41 @@ impl FramesRecvReport {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_is_dead_after_a_second_or_four_frames_without_one() {
+        let ms = Duration::from_millis;
+        let other = FeedCounts {
+            first: 20,
+            ..FeedCounts::default()
+        };
+        let is_dead = |silent: Option<u64>, lasted, interval, other| {
+            let counts = [FeedCounts::default(), other];
+            let feed = ("239.192.0.1:7500".to_owned(), "eth0");
+            let times = (ms(lasted), ms(interval));
+            let feed = FeedReport::new(feed, counts, silent.map(ms), times);
+            assert_eq!(feed.briefly().ends_with("dead"), feed.is_dead);
+            feed.is_dead
+        };
+        for (silent, lasted, interval, expected) in [
+            (None, 900, 50, false),
+            (None, 1100, 50, true),
+            (None, 1900, 500, false),
+            (None, 2100, 500, true),
+            (Some(0), 9000, 50, false),
+            (Some(900), 9000, 50, false),
+            (Some(1100), 9000, 50, true),
+        ] {
+            let dead = is_dead(silent, lasted, interval, other);
+            assert_eq!(dead, expected, "{silent:?} {lasted} {interval}");
+        }
+        let none = FeedCounts::default();
+        assert!(!is_dead(None, 9000, 50, none), "nor had the other");
     }
 }
