@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use base::Instant;
-use delivery::frames::{Arbiter, Feed, FoundStream, FrameEvent, FrameReceiver};
+use delivery::frames::{Apart, Arbiter, Feed, FoundStream, FrameEvent, FrameReceiver};
 use wire::object::Refusal;
 
 use crate::{FrameSink, SessionEvent};
@@ -81,6 +81,11 @@ impl Feeds {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.arbiter.next_timeout()
+    }
+
+    /// Returns two feeds that do not go together, as [`Arbiter::pop_apart`] does.
+    pub const fn pop_apart(&mut self) -> Option<Apart> {
+        self.arbiter.pop_apart()
     }
 
     /// Returns the part that makes one stream of both.

@@ -53,6 +53,17 @@ pub struct FoundStream {
     pub source: IpAddr,
 }
 
+/// Two sessions that are the feeds of one sender by their identifiers, but not by the addresses
+/// that their marks name: they are senders of their own. So it is when a relay or address
+/// translation is on the way of one of them, or when one is a stranger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// The identifier of the one that came later.
+    pub tsi: Tsi,
+    /// Where each comes from, by feed.
+    pub sources: [IpAddr; 2],
+}
+
 /// What is given out: of a frame, `feed` has the memory.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -65,7 +76,8 @@ pub(super) struct Ready {
 ///
 /// In: [`Arbiter::join`] for each session that is found, [`Arbiter::take`] for what a feed's
 /// receiver has settled, [`Arbiter::part`] for each session that is over, [`Arbiter::settle`] when
-/// [`Arbiter::next_timeout`] is due. Out: [`Arbiter::pop_found`], [`Arbiter::pop`].
+/// [`Arbiter::next_timeout`] is due. Out: [`Arbiter::pop_found`], [`Arbiter::pop`],
+/// [`Arbiter::pop_apart`].
 ///
 /// **Cost**: no frame is copied; a frame that has to wait keeps the memory that it came into.
 #[derive(Debug)]
@@ -77,6 +89,9 @@ pub struct Arbiter {
     /// The stream of each session of each feed.
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
+    apart: Option<Apart>,
+    /// There was such a pair: once is enough, as strangers may come without end.
+    is_apart_noted: bool,
     ready: VecDeque<Ready>,
     /// The frame that was given out last, and whose memory it has.
     lent: Option<(Feed, Box<Whole>)>,
@@ -121,6 +136,11 @@ impl Member {
         let names = |one: &Self, other: &Self| one.partner.is_none_or(|it| it == other.source);
         names(self, other) && names(other, self)
     }
+
+    /// Whether its mark says that there is no other session.
+    fn is_alone(&self) -> bool {
+        self.partner.is_some_and(|it| it.is_unspecified())
+    }
 }
 
 impl Sender {
@@ -158,6 +178,8 @@ impl Arbiter {
             heard: [None; 2],
             members: Default::default(),
             found: VecDeque::new(),
+            apart: None,
+            is_apart_noted: false,
             ready: VecDeque::new(),
             lent: None,
             free: Default::default(),
@@ -184,6 +206,9 @@ impl Arbiter {
         let mut streams = self.streams.iter();
         let known = streams.find(|(_, sender)| sender.admits(feed, &member));
         let stream = known.map(|(&stream, _)| stream);
+        if stream.is_none() {
+            self.note_apart(feed, &member);
+        }
         let stream = stream.unwrap_or_else(|| {
             let mut numbers = 0..u32::MAX;
             let stream = numbers.find(|number| !self.streams.contains_key(number));
@@ -206,6 +231,28 @@ impl Arbiter {
         sender.members[feed.index()] = Some(member);
         sender.merge.join(feed);
         self.members[feed.index()].insert(session, stream);
+    }
+
+    /// Notes a session that would be the other feed of a sender if the marks named its address.
+    fn note_apart(&mut self, feed: Feed, member: &Member) {
+        let senders = self.streams.values();
+        let mut others = senders.filter_map(|sender| sender.members[feed.other().index()]);
+        let other = others.find(|other| {
+            other.session.is_some()
+                && other.tsi == member.tsi.partner()
+                && !other.goes_with(member)
+                && !(other.is_alone() || member.is_alone())
+        });
+        let Some(other) = other else { return };
+        if !std::mem::replace(&mut self.is_apart_noted, true) {
+            self.apart = Some(Apart {
+                tsi: member.tsi,
+                sources: match feed {
+                    Feed::First => [member.source, other.source],
+                    Feed::Second => [other.source, member.source],
+                },
+            });
+        }
     }
 
     /// Notes what the mark of a feed's session says of the other session: the address that it comes
@@ -413,6 +460,11 @@ impl Arbiter {
     /// Returns the next sender whose frames were not heard before.
     pub fn pop_found(&mut self) -> Option<FoundStream> {
         self.found.pop_front()
+    }
+
+    /// Returns two feeds that do not go together; at most once.
+    pub const fn pop_apart(&mut self) -> Option<Apart> {
+        self.apart.take()
     }
 
     /// Returns the next frame that is whole, or the next loss; see [`FrameReceiver::pop`].

@@ -25,7 +25,7 @@
 //! **Spec**: `docs/src/protocol.md`, the section on frames.
 
 mod arbiter;
-pub use arbiter::{Arbiter, ArbiterCounters, FoundStream};
+pub use arbiter::{Apart, Arbiter, ArbiterCounters, FoundStream};
 
 mod clock;
 

@@ -101,6 +101,11 @@ impl<E> Ends<E> {
         self.second.is_some()
     }
 
+    /// Keeps a warning for the owner.
+    pub(super) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
     /// Returns why a feed cannot be used any more.
     pub(super) fn fault(&self, feed: Feed) -> Option<&str> {
         self.faults[feed.index()].as_deref()

@@ -1,7 +1,7 @@
 //! The receiving face for frames.
 
 use base::{Instant, Io as _};
-use delivery::frames::{Feed, FeedCounts, FrameCounts, FrameReceiverConfig};
+use delivery::frames::{Apart, Feed, FeedCounts, FrameCounts, FrameReceiverConfig};
 use driver::{Feeds, FrameSink, Left, Turn};
 
 use super::ends::Ends;
@@ -48,7 +48,9 @@ impl FrameSubscriber {
     /// Opens two receiving sessions, each of which keeps the bounds of `config`, for the two feeds
     /// of [`crate::FramePublisherBuilder::also`]. Of a sender with two feeds, each frame comes
     /// once, whole if one feed brought it in time. Senders with one feed come as always, by either
-    /// session. The numbers of sessions in frames and events are those of senders.
+    /// session. The numbers of sessions in frames and events are those of senders. Feeds that come
+    /// from other addresses than their marks name, as one does behind a relay, count as two senders
+    /// with one feed each, and [`FrameSubscriber::take_warnings`] says so.
     ///
     /// # Errors
     /// Those of [`FrameSubscriber::open`].
@@ -97,6 +99,9 @@ impl FrameSubscriber {
             }
         }
         feeds.settle(now, sink);
+        if let Some(apart) = feeds.pop_apart() {
+            self.end.warn(told(&apart));
+        }
         self.end.arbiter = Some(*feeds.arbiter().counters());
         done
     }
@@ -196,6 +201,20 @@ impl FrameSubscriber {
             None => false,
         })
     }
+}
+
+/// Words why two feeds count as two senders.
+fn told(apart: &Apart) -> String {
+    let Apart {
+        tsi,
+        sources: [first, second],
+    } = apart;
+    format!(
+        "the feeds of sender {tsi} come from {first} and {second}, and the marks of its packets \
+         name other addresses: they count as two senders, and neither brings what the other \
+         loses; let both feeds go through a relay or neither, and neither through address \
+         translation; if one is a stranger, take frames only from the addresses that you trust"
+    )
 }
 
 /// Opens one session.

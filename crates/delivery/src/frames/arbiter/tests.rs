@@ -624,6 +624,36 @@ fn who_comes_from_elsewhere_than_the_partner_says_is_a_sender_of_its_own() {
 }
 
 #[test]
+fn feeds_that_come_from_elsewhere_than_their_marks_say_are_told_once() {
+    // The second feed comes through a relay, which takes the address out of its mark.
+    let apart = Apart {
+        tsi: TSI.partner(),
+        sources: [source(0), source(66)],
+    };
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    assert_eq!(court.arbiter.pop_apart(), None);
+    court.join(Feed::Second, 8, TSI.partner(), source(66));
+    assert_eq!(court.arbiter.pop_apart(), Some(apart));
+    court.join(Feed::Second, 9, TSI.partner(), source(67));
+    assert_eq!(court.arbiter.pop_apart(), None);
+    // The mark that names the address is read later.
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.join(Feed::Second, 8, TSI.partner(), source(66));
+    assert_eq!(court.arbiter.pop_apart(), None);
+    court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    assert_eq!(court.arbiter.pop_apart(), Some(apart));
+    // Who says that it has no other feed lacks none.
+    let mut court = Court::new();
+    let nobody = [0; 4].into();
+    court.arbiter.bind(ms(0), Feed::First, SESSION, nobody);
+    assert_eq!(court.arbiter.stream_of(Feed::Second, SESSION), Some(1));
+    assert_eq!(court.arbiter.pop_apart(), None);
+}
+
+#[test]
 fn a_session_that_is_refused_keeps_no_place() {
     let mut court = Court::empty(1 << 20);
     court.join(Feed::First, SESSION, TSI, source(0));
