@@ -37,7 +37,7 @@ base::counters! {
         frames_whole: Events, "frames given out whole, of either feed";
         frames_saved: Events, "of these, frames that the other feed lost";
         frames_lost: Events, "frames that neither feed had in time";
-        waits_in_vain: Events, "waits for a feed that did not bring the frame in time";
+        waits_in_vain: Events, "waits for a frame of the other feed that ended without it";
         waits_cut_short: Events, "of these, waits that ended as too much was held meanwhile";
     }
 }
@@ -423,20 +423,15 @@ impl Arbiter {
         }
     }
 
-    /// Ends waits while too much is held.
+    /// Ends waits while too much is held, first of the stream that holds most.
     fn keep_bounds(&mut self, now: Instant) {
         loop {
             let held = self.streams.iter();
             let held = held.map(|(&stream, sender)| (sender.merge.held_bytes(), stream));
             let (sum, most) = held.fold((0, (0, 0)), |(sum, most), it| (sum + it.0, it.max(most)));
-            let (bytes, stream) = most;
-            if sum <= self.held_bytes_max {
-                return;
-            }
-            self.counters.waits_cut_short += 1;
-            self.follow(stream, |merge, out| merge.hurry(now, out));
-            let sender = self.streams.get(&stream);
-            if sender.is_none_or(|it| it.merge.held_bytes() >= bytes) {
+            let is_too_much = sum > self.held_bytes_max;
+            if !is_too_much || self.follow(most.1, |merge, out| merge.hurry(now, out)) != Some(true)
+            {
                 return;
             }
         }

@@ -44,10 +44,12 @@ pub(super) struct Merge {
     next: Option<u64>,
     /// The first number that counts.
     start: u64,
-    /// Whole frames from `next` on, and the feeds that brought them.
-    held: BTreeMap<u64, (Feed, Box<Whole>)>,
+    /// Whole frames from `next` on.
+    held: BTreeMap<u64, Held>,
     /// Numbers given out as lost that a feed may still settle: the first, and one past the last.
     lost: VecDeque<(u64, u64)>,
+    /// The number that is waited for.
+    awaited: Option<u64>,
     /// The sender's last frame is given out.
     is_over: bool,
     is_leaving: bool,
@@ -78,6 +80,16 @@ struct Side {
     counts: FeedCounts,
 }
 
+/// A whole frame that waits for its turn.
+#[derive(Debug)]
+struct Held {
+    /// The feed that had it first.
+    feed: Feed,
+    whole: Box<Whole>,
+    /// The other feed has it whole, too.
+    is_double: bool,
+}
+
 /// Frames that a feed has lost.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
@@ -96,8 +108,6 @@ enum Step {
     /// Frames that could still have come when this end left.
     PassOver(u64),
     Wait(Instant),
-    /// The wait for frames is over.
-    GiveUp(u64, FrameLoss),
     Nothing,
 }
 
@@ -131,6 +141,7 @@ impl Default for Merge {
             start: 0,
             held: BTreeMap::new(),
             lost: VecDeque::new(),
+            awaited: None,
             is_over: false,
             is_leaving: false,
             deadline: FRAME_DEADLINE_MAX,
@@ -218,13 +229,17 @@ impl Merge {
         } else if !self.is_over {
             match self.held.entry(id) {
                 Entry::Vacant(place) => {
-                    place.insert((feed, whole));
+                    place.insert(Held {
+                        feed,
+                        whole,
+                        is_double: false,
+                    });
                     return;
                 }
-                Entry::Occupied(other) if other.get().0 != feed => {
-                    self.sides[feed.index()].counts.second += 1;
+                Entry::Occupied(mut held) => {
+                    let held = held.get_mut();
+                    held.is_double |= held.feed != feed;
                 }
-                Entry::Occupied(_) => {}
             }
         }
         out.release(feed, *whole);
@@ -321,7 +336,7 @@ impl Merge {
             self.tell_end(out);
         }
         self.lost.clear();
-        self.due = None;
+        (self.due, self.awaited) = (None, None);
         self.counts = FrameCounts::default();
         for side in &mut self.sides {
             *side = Side {
@@ -349,13 +364,9 @@ impl Merge {
             match self.step(now, next, waits) {
                 Step::Give => self.give(next, out),
                 Step::Lose(end, cause) => self.lose((next, end), cause, out),
-                Step::GiveUp(end, cause) => {
-                    out.counters.waits_in_vain += 1;
-                    self.lose((next, end), cause, out);
-                }
                 Step::PassOver(end) => self.next = Some(end),
                 Step::Wait(until) => {
-                    self.due = Some(until);
+                    (self.due, self.awaited) = (Some(until), Some(next));
                     return;
                 }
                 Step::Nothing => return self.look_for_end(now, next, out),
@@ -380,20 +391,23 @@ impl Merge {
         }
     }
 
-    /// Ends the wait that goes on, as too much is held meanwhile.
-    pub(super) fn hurry(&mut self, now: Instant, out: &mut Outlet<'_>) {
-        if let Some(next) = self.next
-            && let Step::Lose(end, cause) = self.step(now, next, false)
-        {
-            out.counters.waits_in_vain += 1;
-            self.lose((next, end), cause, out);
-            self.advance(now, out);
-        }
+    /// Ends the wait that goes on, as too much is held meanwhile. Returns false when there is none.
+    pub(super) fn hurry(&mut self, now: Instant, out: &mut Outlet<'_>) -> bool {
+        let Some(next) = self.awaited.filter(|&awaited| self.next == Some(awaited)) else {
+            return false;
+        };
+        let Step::Lose(end, cause) = self.step(now, next, false) else {
+            return false;
+        };
+        out.counters.waits_cut_short += 1;
+        self.lose((next, end), cause, out);
+        self.advance(now, out);
+        true
     }
 
     fn step(&self, now: Instant, next: u64, waits: bool) -> Step {
-        if let Some((_, whole)) = self.held.get(&next) {
-            return if now < whole.due {
+        if let Some(held) = self.held.get(&next) {
+            return if now < held.whole.due {
                 Step::Give
             } else {
                 Step::Lose(next + 1, FrameLoss::Late)
@@ -417,11 +431,10 @@ impl Merge {
         };
         let told = losses.map(|loss| loss.filter(|loss| loss.first == next));
         let hopes = sides.iter().filter(|side| waits && side.may_bring(next));
-        let hope = hopes.map(|side| side.heard + self.pause).max();
-        if let Some(hope) = hope {
+        if let Some(silent) = hopes.map(|side| side.heard + self.pause).max() {
             let until = told.into_iter().flatten().map(|loss| loss.until).min();
             let until = self.patience().or(until);
-            let until = until.map_or(hope, |until| until.min(hope));
+            let until = until.map_or(silent, |until| until.min(silent));
             if now < until {
                 return Step::Wait(until);
             }
@@ -432,23 +445,26 @@ impl Merge {
             [None, None] if self.is_leaving => return Step::PassOver(end),
             [None, None] => FrameLoss::Network,
         };
-        match hope {
-            Some(_) => Step::GiveUp(end, cause),
-            None => Step::Lose(end, cause),
-        }
+        Step::Lose(end, cause)
     }
 
     /// Returns how long the frames that are held may wait.
     fn patience(&self) -> Option<Instant> {
         let held = self.held.values();
-        held.map(|(_, whole)| whole.give_by()).min()
+        held.map(|held| held.whole.give_by()).min()
     }
 
     fn give(&mut self, next: u64, out: &mut Outlet<'_>) {
-        let Some((feed, whole)) = self.held.remove(&next) else {
+        let Some(Held {
+            feed,
+            whole,
+            is_double,
+        }) = self.held.remove(&next)
+        else {
             return;
         };
         self.sides[feed.index()].counts.first += 1;
+        self.sides[feed.other().index()].counts.second += u64::from(is_double);
         self.account(next + 1, Some(feed), out);
         let counts = &mut self.counts;
         counts.first_id.get_or_insert(next);
@@ -463,9 +479,12 @@ impl Merge {
 
     fn lose(&mut self, (first, end): (u64, u64), cause: FrameLoss, out: &mut Outlet<'_>) {
         let count = end - first;
-        if let Some((feed, whole)) = self.held.remove(&first) {
+        out.counters.waits_in_vain += u64::from(self.awaited.take() == Some(first));
+        if let Some(held) = self.held.remove(&first) {
+            let feed = held.feed;
             self.sides[feed.index()].counts.late += 1;
-            out.release(feed, *whole);
+            self.sides[feed.other().index()].counts.late += u64::from(held.is_double);
+            out.release(feed, *held.whole);
         }
         self.account(end, None, out);
         match self.lost.back_mut().filter(|last| last.1 == first) {
@@ -524,7 +543,7 @@ impl Merge {
     /// Returns the bytes of memory of the frames that are held.
     pub(super) fn held_bytes(&self) -> usize {
         let rooms = self.held.values();
-        let bytes = rooms.map(|(_, whole)| whole.room.bytes.capacity() + size_of::<Whole>());
+        let bytes = rooms.map(|held| held.whole.room.bytes.capacity() + size_of::<Whole>());
         bytes.sum()
     }
 

@@ -80,7 +80,14 @@ impl Court {
 
     /// The feed has frame `id` whole, which may wait until `give_by_ms`.
     fn whole(&mut self, now_ms: u64, feed: Feed, id: u64, give_by_ms: u64) {
-        self.hear(ms(now_ms), feed, whole(id, give_by_ms));
+        self.tell(now_ms, feed, Settled::Whole(whole(id, give_by_ms)));
+    }
+
+    /// The same, before the turn of the frame.
+    fn ahead(&mut self, now_ms: u64, feed: Feed, id: u64, give_by_ms: u64) {
+        let mut whole = whole(id, give_by_ms);
+        whole.is_ahead = true;
+        self.tell(now_ms, feed, Settled::Whole(whole));
     }
 
     fn lost(&mut self, now_ms: u64, feed: Feed, first: u64, count: u64, cause: FrameLoss) {
@@ -131,7 +138,7 @@ fn content(id: u64) -> Vec<u8> {
     bytes
 }
 
-fn whole(id: u64, give_by_ms: u64) -> Settled {
+fn whole(id: u64, give_by_ms: u64) -> Box<Whole> {
     let header = FrameHeader {
         kind: FrameKind::Piece,
         format_len: 0,
@@ -147,13 +154,7 @@ fn whole(id: u64, give_by_ms: u64) -> Settled {
     let mut room = Room::default();
     room.prepare(&header);
     assert!(room.put(&header, &content(id)));
-    Settled::Whole(Box::new(Whole {
-        header,
-        room,
-        is_repaired: false,
-        due: ms(give_by_ms + MARGIN_MS),
-        is_ahead: false,
-    }))
+    Box::new(Whole::new(header, room, false, ms(give_by_ms + MARGIN_MS)))
 }
 
 /// The end of a feed whose sender has numbered `end` frames, if it has said so.
@@ -237,6 +238,7 @@ fn a_feed_that_is_cut_costs_one_wait_and_no_frame() {
     // The next ones need not.
     court.lost(1110, Feed::First, 3, 1, FrameLoss::Network);
     assert_eq!(court.drain(), [lost(3)]);
+    assert_eq!(court.arbiter.counters().waits_in_vain, 1);
     for id in 4..13 {
         court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
     }
@@ -290,6 +292,22 @@ fn a_frame_that_comes_after_the_wait_is_late() {
     assert_eq!(court.drain()[1..], [lost]);
     assert_eq!(court.feed(Feed::Second).late, 1);
     assert_eq!(court.feed(Feed::First).lost, 1);
+    assert_eq!(court.arbiter.counters().waits_in_vain, 1);
+}
+
+#[test]
+fn a_frame_that_both_had_and_that_waited_for_too_long_is_late_by_both() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
+    court.whole(1050, Feed::First, 2, 1140);
+    court.ahead(1051, Feed::Second, 2, 1140);
+    court.arbiter.settle(ms(5000));
+    assert!(matches!(court.drain()[..], [Out::Whole(0, 0), _, _]));
+    let [first, second] = court.arbiter.feeds();
+    assert_eq!((first.first, first.late), (1, 1));
+    assert_eq!((second.second, second.late), (1, 1));
 }
 
 #[test]
@@ -306,6 +324,15 @@ fn what_is_held_is_bounded() {
     court.whole(1050, Feed::First, 5, 9000);
     assert_eq!(court.drain().len(), 5);
     assert_eq!(court.arbiter.counters().waits_cut_short, 1);
+    // Two gaps stand before what is held.
+    court.lost(1060, Feed::First, 6, 1, FrameLoss::Network);
+    court.lost(1060, Feed::First, 7, 1, FrameLoss::SocketBuffer);
+    for id in 8..12 {
+        court.whole(1060, Feed::First, id, 9000);
+    }
+    assert_eq!(court.drain().len(), 6);
+    let counters = court.arbiter.counters();
+    assert_eq!((counters.waits_cut_short, counters.waits_in_vain), (3, 3));
 }
 
 #[test]
@@ -861,7 +888,7 @@ proptest! {
             now += later;
             match word {
                 Word::Whole { id, stays, is_ahead } => {
-                    let Settled::Whole(mut whole) = whole(id, now + stays) else { unreachable!() };
+                    let mut whole = whole(id, now + stays);
                     whole.is_ahead = is_ahead;
                     let due = dues.entry(id).or_insert(whole.due);
                     *due = whole.due.max(*due);
