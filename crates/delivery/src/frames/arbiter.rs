@@ -303,8 +303,8 @@ impl Arbiter {
         self.return_memory(feed, from);
         for (&session, stream) in &self.members[feed.index()] {
             let sender = self.streams.get_mut(stream);
-            if let (Some(sender), Some(heard)) = (sender, from.heard(session)) {
-                sender.merge.attend(feed, heard);
+            if let (Some(sender), Some((at, newest))) = (sender, from.heard(session)) {
+                sender.merge.attend(feed, at, newest);
             }
         }
         from.take_ahead(now);

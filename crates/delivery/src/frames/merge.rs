@@ -70,7 +70,9 @@ struct Side {
     heard: Instant,
     /// One past the last number that it has settled; `None` before that.
     at: Option<u64>,
-    /// The first number that was not counted before it began anew.
+    /// One past the newest number of which a packet came.
+    newest: Option<u64>,
+    /// When it begins anew, numbers before this one were counted already.
     floor: u64,
     /// What it has lost from `next` on, in order.
     losses: VecDeque<Loss>,
@@ -160,10 +162,12 @@ impl Merge {
         side.begin_anew();
     }
 
-    /// Notes that a packet of a feed came at `at`.
-    pub(super) fn attend(&mut self, feed: Feed, at: Instant) {
-        let heard = &mut self.sides[feed.index()].heard;
-        *heard = at.max(*heard);
+    /// Notes that a packet of a feed came at `at`, and one past the newest number of which one
+    /// came.
+    pub(super) fn attend(&mut self, feed: Feed, at: Instant, newest: Option<u64>) {
+        let side = &mut self.sides[feed.index()];
+        side.heard = at.max(side.heard);
+        side.newest = newest;
     }
 
     /// Takes what a feed tells. [`Merge::advance`] must follow.
@@ -174,7 +178,8 @@ impl Merge {
         settled: Settled,
         out: &mut Outlet<'_>,
     ) {
-        self.attend(feed, now);
+        let heard = &mut self.sides[feed.index()].heard;
+        *heard = now.max(*heard);
         match settled {
             Settled::Whole(whole) => self.hear_whole(now, feed, whole, out),
             Settled::Turn(id) => self.hear_turn(feed, id),
@@ -575,16 +580,19 @@ impl Side {
     /// Notes that what it tells from now on may have other numbers, or the same ones again.
     fn begin_anew(&mut self) {
         self.floor = self.floor.max(self.at.unwrap_or(0));
-        self.end = None;
+        (self.newest, self.end) = (None, None);
     }
 
-    /// Whether it can still have the frame `next` whole.
+    /// Whether it can still have the frame `next` whole. After a cut it has settled nothing for
+    /// long, but the packets that come show that it goes along again.
     fn may_bring(&self, next: u64) -> bool {
-        let is_behind = |at| at <= next && !is_far(at, next);
-        self.is_present && self.ends_at(next).is_none() && self.at.is_none_or(is_behind)
+        let is_open = self.at.is_none_or(|at| at <= next);
+        let is_near = self.at.max(self.newest).is_none_or(|at| !is_far(at, next));
+        self.is_present && self.ends_at(next).is_none() && is_open && is_near
     }
 
-    /// Returns how long it may be contradicted, if it says that `next` is behind the last frame.
+    /// Returns until when the other feed may contradict it, if it says that `next` is behind the
+    /// last frame.
     fn ends_at(&self, next: u64) -> Option<Instant> {
         self.end.filter(|end| end.0 == next).map(|end| end.1)
     }

@@ -364,9 +364,11 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns when a packet of a stream last came.
-    pub(super) fn heard(&self, stream: u32) -> Option<Instant> {
-        self.streams.get(&stream).map(|known| known.heard)
+    /// Returns when a packet of a stream last came, and one past the newest number of which one
+    /// came.
+    pub(super) fn heard(&self, stream: u32) -> Option<(Instant, Option<u64>)> {
+        let known = self.streams.get(&stream)?;
+        Some((known.heard, known.newest()))
     }
 
     /// Makes whole frames ready before their turn, for whoever takes them by

@@ -257,6 +257,12 @@ impl Stream {
         newest.is_none_or(|it| it.header.id < header.id)
     }
 
+    /// Returns one past the newest number that was heard.
+    pub(super) fn newest(&self) -> Option<u64> {
+        let newest = self.frames.back().map(|it| it.header.id + 1);
+        newest.or(self.edge.map(|edge| edge.id))
+    }
+
     /// Returns the bytes of memory of the frames that were heard and are not settled.
     pub(super) fn room_bytes(&self) -> usize {
         let rooms = self.frames.iter().filter_map(|it| it.state.room());

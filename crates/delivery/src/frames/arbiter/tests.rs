@@ -267,7 +267,7 @@ fn a_feed_whose_packets_come_is_waited_for_though_it_has_no_frame_whole() {
     assert_eq!(court.arbiter.next_timeout(), Some(ms(1100)));
     let packet_at = |court: &mut Court, at: u64| {
         court.arbiter.follow(0, |merge, out| {
-            merge.attend(Feed::Second, ms(at));
+            merge.attend(Feed::Second, ms(at), None);
             merge.advance(ms(at), out);
         });
     };
@@ -531,6 +531,26 @@ fn a_feed_that_was_cut_for_long_counts_again_though_a_late_frame_comes_first() {
     assert_eq!(court.drain(), [Out::Whole(0, 401)]);
     let second = court.feed(Feed::Second);
     assert_eq!((second.first, second.second, second.saved), (2, 2, 398));
+}
+
+#[test]
+fn a_feed_whose_packets_come_again_after_a_long_cut_is_waited_for() {
+    let mut court = Court::new();
+    court.whole(1000, Feed::First, 0, 1090);
+    court.whole(1000, Feed::Second, 0, 1090);
+    for id in 1..400 {
+        court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
+    }
+    assert_eq!(court.drain().len(), 400);
+    // A packet of frame 400 has come by the feed that was cut; it has settled nothing yet.
+    court.arbiter.follow(0, |merge, out| {
+        merge.attend(Feed::Second, ms(21_000), Some(401));
+        merge.advance(ms(21_000), out);
+    });
+    court.lost(21_010, Feed::First, 400, 1, FrameLoss::Network);
+    assert_eq!(court.drain(), []);
+    court.ahead(21_020, Feed::Second, 400, 21_090);
+    assert_eq!(court.drain(), [Out::Whole(0, 400)]);
 }
 
 #[test]
