@@ -112,8 +112,8 @@ struct Sender {
     /// By feed; an address stays when its session is over.
     members: [Option<Member>; 2],
     merge: Merge,
-    /// When it is forgotten: it has ended, and a session of a feed that was not heard before its
-    /// end may still tell the same again.
+    /// When it is forgotten, once it has ended. Until then a feed that is first heard after the end
+    /// may tell the same frames again.
     until: Option<Instant>,
     /// It goes on as another one: no more sessions join.
     is_shut: bool,
@@ -325,7 +325,7 @@ impl Arbiter {
         if let Settled::Whole(whole) = &settled {
             self.heard[feed.index()] = Some(now);
             let sender = self.streams.get_mut(&stream);
-            let beyond = sender.filter(|it| it.merge.is_beyond(feed, whole.header.id));
+            let beyond = sender.filter(|it| it.merge.is_beyond(&whole.header));
             if let Some(sender) = beyond {
                 sender.is_shut = true;
                 self.move_out(now, feed, session);

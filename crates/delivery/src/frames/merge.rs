@@ -24,6 +24,7 @@ use std::{
 };
 
 use base::Instant;
+use wire::object::FrameHeader;
 
 use super::{
     arbiter::{ArbiterCounters, Ready},
@@ -50,6 +51,8 @@ pub(super) struct Merge {
     lost: VecDeque<(u64, u64)>,
     /// The number that is waited for.
     awaited: Option<u64>,
+    /// The number and the timestamp of the last frame that was given out whole.
+    last: Option<(u64, u64)>,
     /// The sender's last frame is given out.
     is_over: bool,
     is_leaving: bool,
@@ -144,6 +147,7 @@ impl Default for Merge {
             held: BTreeMap::new(),
             lost: VecDeque::new(),
             awaited: None,
+            last: None,
             is_over: false,
             is_leaving: false,
             deadline: FRAME_DEADLINE_MAX,
@@ -254,7 +258,7 @@ impl Merge {
     /// and the other feed does not bear out the numbers that were heard before.
     fn is_anew(&self, feed: Feed, id: u64) -> bool {
         let other = &self.sides[feed.other().index()];
-        self.next.is_some_and(|next| {
+        self.next.filter(|_| !self.is_over).is_some_and(|next| {
             let bears_out = other
                 .at
                 .is_some_and(|at| at > other.floor && !is_far(at, next));
@@ -341,7 +345,7 @@ impl Merge {
             self.tell_end(out);
         }
         self.lost.clear();
-        (self.due, self.awaited) = (None, None);
+        (self.due, self.awaited, self.last) = (None, None, None);
         self.counts = FrameCounts::default();
         for side in &mut self.sides {
             *side = Side {
@@ -470,6 +474,7 @@ impl Merge {
         };
         self.sides[feed.index()].counts.first += 1;
         self.sides[feed.other().index()].counts.second += u64::from(is_double);
+        self.last = Some((next, whole.header.timestamp_ns));
         self.account(next + 1, Some(feed), out);
         let counts = &mut self.counts;
         counts.first_id.get_or_insert(next);
@@ -561,10 +566,12 @@ impl Merge {
         self.is_over
     }
 
-    /// Whether a frame shows that the sender goes on behind the end of this stream.
-    pub(super) fn is_beyond(&self, feed: Feed, id: u64) -> bool {
-        let is_new = self.next.is_none_or(|next| id >= next);
-        self.is_over && (is_new || self.is_anew(feed, id))
+    /// Whether a frame shows that the sender goes on behind the end of this stream: by its number,
+    /// or as an earlier number has a later time, which is another life of the sender.
+    pub(super) fn is_beyond(&self, header: &FrameHeader) -> bool {
+        let is_new = self.next.is_none_or(|next| header.id >= next);
+        let is_later = |last: (u64, u64)| header.id <= last.0 && header.timestamp_ns > last.1;
+        self.is_over && (is_new || self.last.is_some_and(is_later))
     }
 
     pub(super) const fn counts(&self) -> &FrameCounts {

@@ -404,6 +404,45 @@ fn a_feed_that_is_first_heard_after_the_end_tells_nothing_again() {
 }
 
 #[test]
+fn another_life_of_a_sender_that_begins_by_the_other_feed_is_heard() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    for id in 0..3 {
+        court.whole(1000 + id, Feed::First, id, 1090);
+    }
+    court.end(1010, Feed::First, Some(3));
+    assert_eq!(court.drain().len(), 5);
+    court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+    // The clock of the sender goes on.
+    for id in 0..2 {
+        let mut whole = whole(id, 2090);
+        whole.header.timestamp_ns += 1_000_000_000;
+        court.tell(2000 + id, Feed::Second, Settled::Whole(whole));
+    }
+    assert_eq!(
+        court.drain(),
+        [Out::Found(0), Out::Whole(0, 0), Out::Whole(0, 1)]
+    );
+}
+
+#[test]
+fn a_feed_that_is_far_behind_the_end_begins_no_other_life() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    for id in 0..300 {
+        court.whole(1000 + id, Feed::First, id, 1090 + id);
+    }
+    court.end(1300, Feed::First, Some(300));
+    assert_eq!(court.drain().len(), 302);
+    court.join(Feed::Second, SESSION, TSI.partner(), source(1));
+    for id in 0..300 {
+        court.whole(1310 + id, Feed::Second, id, 1400 + id);
+    }
+    assert_eq!(court.drain(), []);
+    assert_eq!(court.feed(Feed::Second).second, 300);
+}
+
+#[test]
 fn a_feed_that_vanishes_and_comes_back_goes_on_in_the_same_stream() {
     let mut court = Court::new();
     court.whole(1000, Feed::First, 0, 1090);
