@@ -58,7 +58,7 @@ impl Feeds {
         self.hand_over(sink);
     }
 
-    /// Goes on without a feed that cannot be used any more.
+    /// Goes on without a feed that cannot be used any more. A second call changes nothing.
     pub fn give_up<S: FrameSink + ?Sized>(&mut self, now: Instant, feed: Feed, sink: &mut S) {
         while let Some(session) = self.arbiter.session_of(feed) {
             self.sink(now, feed, sink)
@@ -101,7 +101,7 @@ impl Feeds {
             source,
         }) = self.arbiter.pop_found()
         {
-            // A number goes to another sender once its stream is forgotten.
+            // The arbiter uses the number of a forgotten stream again.
             if let Some(end) = self.ends.remove(&stream).filter(|end| !end.is_told) {
                 sink.event(end.event);
             }
@@ -151,7 +151,7 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         let SessionEvent::Found { tsi, source, .. } = found else {
             return;
         };
-        // Its number goes to another sender once the receiver has forgotten one.
+        // A receiver uses the number of a forgotten session again.
         self.end(session, SessionEvent::Expired { session });
         let arbiter = &mut self.feeds.arbiter;
         arbiter.join(self.now, self.feed, session, tsi, source);
@@ -224,7 +224,11 @@ impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
 
     fn partner(&mut self, session: u32, source: IpAddr) {
         let arbiter = &mut self.feeds.arbiter;
-        arbiter.bind(self.now, self.feed, session, source);
+        if let Some(stream) = arbiter.bind(self.now, self.feed, session, source) {
+            // Its frames go on under another number.
+            let event = SessionEvent::Ended { session: stream };
+            self.feeds.note_end(stream, event);
+        }
         self.feeds.hand_over(self.sink);
     }
 
@@ -261,5 +265,80 @@ impl SessionEvent {
             | Self::Dropped { session, .. } => *session = other,
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::pgm::{Gsi, Tsi};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard {
+        events: Vec<SessionEvent>,
+        of_feeds: Vec<(Feed, SessionEvent)>,
+    }
+
+    impl FrameSink for Heard {
+        fn frame(&mut self, _event: &FrameEvent<'_>) {}
+
+        fn event(&mut self, event: SessionEvent) {
+            self.events.push(event);
+        }
+
+        fn feed_event(&mut self, feed: Feed, event: SessionEvent) {
+            self.of_feeds.push((feed, event));
+        }
+    }
+
+    const NOW: Instant = Instant::ZERO;
+    const TSI: Tsi = Tsi {
+        gsi: Gsi([1, 2, 3, 4, 5, 6]),
+        port: 40_001,
+    };
+
+    /// A session of a feed is found that comes from the host `source`.
+    fn found(feeds: &mut Feeds, heard: &mut Heard, feed: Feed, (session, source): (u32, u8)) {
+        let event = SessionEvent::Found {
+            session,
+            tsi: if feed == Feed::First {
+                TSI
+            } else {
+                TSI.partner()
+            },
+            source: [10, 0, 0, source].into(),
+        };
+        feeds.sink(NOW, feed, heard).event(event);
+    }
+
+    #[test]
+    fn who_goes_on_by_one_feed_has_not_vanished_before_both_are_given_up() {
+        let (mut feeds, mut heard) = (Feeds::new(1 << 20), Heard::default());
+        found(&mut feeds, &mut heard, Feed::First, (7, 1));
+        found(&mut feeds, &mut heard, Feed::Second, (8, 2));
+        let gone = SessionEvent::Expired { session: 0 };
+        feeds.give_up(NOW, Feed::First, &mut heard);
+        assert!(matches!(heard.events[..], [SessionEvent::Found { .. }]));
+        assert_eq!(heard.of_feeds.pop(), Some((Feed::First, gone)));
+        feeds.give_up(NOW, Feed::First, &mut heard);
+        feeds.give_up(NOW, Feed::Second, &mut heard);
+        assert_eq!(heard.events[1..], [gone]);
+        assert_eq!(heard.of_feeds.pop(), Some((Feed::Second, gone)));
+    }
+
+    #[test]
+    fn a_feed_that_comes_in_ends_the_sender_that_it_was() {
+        let (mut feeds, mut heard) = (Feeds::new(1 << 20), Heard::default());
+        found(&mut feeds, &mut heard, Feed::First, (7, 1));
+        // A stranger has the place of the second feed until a mark is heard.
+        found(&mut feeds, &mut heard, Feed::Second, (66, 66));
+        found(&mut feeds, &mut heard, Feed::Second, (8, 2));
+        let mut first = feeds.sink(NOW, Feed::First, &mut heard);
+        first.partner(7, [10, 0, 0, 2].into());
+        let told: Vec<_> = heard.events.iter().map(|it| it.session()).collect();
+        assert_eq!(told, [0, 1, 2, 1]);
+        assert_eq!(heard.events[3], SessionEvent::Ended { session: 1 });
+        assert_eq!(feeds.arbiter().stream_of(Feed::Second, 8), Some(0));
     }
 }

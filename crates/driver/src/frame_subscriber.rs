@@ -32,7 +32,8 @@ pub trait FrameSink {
     }
 
     /// Takes an event of a session. Lost packets are reported as lost frames, not here. Of two
-    /// feeds, the first makes a sender known, and the last one that goes ends it.
+    /// feeds, the first makes a sender known, and the last one that goes ends it. When two senders
+    /// turn out to be the feeds of one, the later of their numbers ends.
     fn event(&mut self, event: SessionEvent);
 
     /// Takes an event of one of two feeds: it was found, or is over. Its session is the number that

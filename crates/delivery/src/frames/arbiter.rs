@@ -7,10 +7,13 @@
 //!   feed 1:  FrameReceiver --take--'               '-feeds-> what each feed lost
 //! ```
 //!
-//! Which two sessions have the same frames, their identifiers say ([`Tsi::partner`]), and their
-//! marks say from which address the other one comes: who comes from elsewhere is a sender of its
-//! own, and moves out where it was heard before the mark. The address from which a feed's session
-//! came is the only one whose sessions belong to the stream, as long as the stream lives.
+//! Two sessions have the same frames when their identifiers are partners ([`Tsi::partner`]), and
+//! when each comes from the address that the mark of the other one names. Before a mark is heard,
+//! the identifier is enough: a session that turns out to come from elsewhere then moves to a stream
+//! of its own, and one that it has kept out moves in.
+//!
+//! As long as a stream lives, it takes sessions of a feed only from the address of that feed's
+//! first session.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -115,7 +118,7 @@ struct Sender {
     /// When it is forgotten, once it has ended. Until then a feed that is first heard after the end
     /// may tell the same frames again.
     until: Option<Instant>,
-    /// It goes on as another one: no more sessions join.
+    /// Its sessions have moved to another stream: no session joins any more.
     is_shut: bool,
 }
 
@@ -206,31 +209,39 @@ impl Arbiter {
         let mut streams = self.streams.iter();
         let known = streams.find(|(_, sender)| sender.admits(feed, &member));
         let stream = known.map(|(&stream, _)| stream);
-        if stream.is_none() {
-            self.note_apart(feed, &member);
-        }
-        let stream = stream.unwrap_or_else(|| {
-            let mut numbers = 0..u32::MAX;
-            let stream = numbers.find(|number| !self.streams.contains_key(number));
-            let stream = stream.expect("fewer streams than numbers");
-            self.found.push_back(FoundStream {
-                stream,
-                tsi: member.tsi,
-                source: member.source,
-            });
-            stream
+        let stream = stream.unwrap_or_else(|| self.begin(feed, &member));
+        self.seat(stream, feed, session, member);
+    }
+
+    /// Begins a stream for a sender that was not heard before. Returns its number.
+    fn begin(&mut self, feed: Feed, member: &Member) -> u32 {
+        self.note_apart(feed, member);
+        let mut numbers = 0..u32::MAX;
+        let stream = numbers.find(|number| !self.streams.contains_key(number));
+        let stream = stream.expect("fewer streams than numbers");
+        self.found.push_back(FoundStream {
+            stream,
+            tsi: member.tsi,
+            source: member.source,
         });
-        let sender = self.streams.entry(stream).or_insert_with(|| Sender {
+        let sender = Sender {
             key: key_of(member.tsi),
             first: feed,
             members: [None; 2],
             merge: Merge::default(),
             until: None,
             is_shut: false,
-        });
-        sender.members[feed.index()] = Some(member);
-        sender.merge.join(feed);
-        self.members[feed.index()].insert(session, stream);
+        };
+        self.streams.insert(stream, sender);
+        stream
+    }
+
+    fn seat(&mut self, stream: u32, feed: Feed, session: u32, member: Member) {
+        if let Some(sender) = self.streams.get_mut(&stream) {
+            sender.members[feed.index()] = Some(member);
+            sender.merge.join(feed);
+            self.members[feed.index()].insert(session, stream);
+        }
     }
 
     /// Notes a session that would be the other feed of a sender if the marks named its address.
@@ -256,17 +267,16 @@ impl Arbiter {
     }
 
     /// Notes what the mark of a feed's session says of the other session: the address that it comes
-    /// from, the unspecified one when there is none. When the two that were heard do not fit, the
-    /// one that came later is a sender of its own.
-    pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) {
-        let stream = self.members[feed.index()].get(&session);
-        let Some(sender) = stream.and_then(|stream| self.streams.get_mut(stream)) else {
-            return;
-        };
+    /// from, or the unspecified one when there is none. When the two of a stream do not fit, the
+    /// one that came later becomes a sender of its own. When the other feed is a sender of its own
+    /// so far, both become one stream; returns the number that is over.
+    pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) -> Option<u32> {
+        let stream = self.members[feed.index()].get(&session)?;
+        let sender = self.streams.get_mut(stream)?;
         if let Some(member) = &mut sender.members[feed.index()]
             && member.partner.replace(partner) == Some(partner)
         {
-            return;
+            return None;
         }
         if let [Some(one), Some(other)] = &sender.members
             && !one.goes_with(other)
@@ -277,6 +287,31 @@ impl Arbiter {
                 None => sender.members[later.index()] = None,
             }
         }
+        self.bring_together(now, feed, session)
+    }
+
+    /// Makes one stream of that of a session and that of the other feed, which a stranger or an
+    /// earlier mark has kept apart. Returns the number that is over.
+    fn bring_together(&mut self, now: Instant, feed: Feed, session: u32) -> Option<u32> {
+        let &stream = self.members[feed.index()].get(&session)?;
+        let sender = self.streams.get(&stream)?;
+        let (own, other) = (sender.members[feed.index()]?, feed.other());
+        let mut senders = self.streams.iter();
+        let (number, partner) = senders.find_map(|(&number, it)| {
+            let member = it.members[other.index()]?;
+            let goes_on = !sender.merge.is_over() && !it.merge.is_over();
+            let fits = goes_on && it.admits(feed, &own) && sender.admits(other, &member);
+            Some((number, member.session?)).filter(|_| fits)
+        })?;
+        let (into, gone, feed, session) = if number < stream {
+            (number, stream, feed, session)
+        } else {
+            (stream, number, other, partner)
+        };
+        self.streams.get_mut(&gone)?.is_shut = true;
+        let member = self.expel(now, feed, session)?;
+        self.seat(into, feed, session, member);
+        Some(gone)
     }
 
     /// Makes a session a sender of its own, or that of another sender.

@@ -710,6 +710,31 @@ fn who_comes_from_elsewhere_than_the_partner_says_is_a_sender_of_its_own() {
 }
 
 #[test]
+fn a_feed_that_a_stranger_kept_out_comes_in_when_the_mark_names_it() {
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.join(Feed::Second, 66, TSI.partner(), source(66));
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    assert_eq!(court.drain(), [0, 1].map(Out::Found));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(1));
+    let gone = court.arbiter.bind(ms(0), Feed::First, SESSION, source(1));
+    assert_eq!(gone, Some(1));
+    let stream_of = |session| court.arbiter.stream_of(Feed::Second, session);
+    assert_eq!((stream_of(9), stream_of(66)), (Some(0), Some(2)));
+    assert!(!court.arbiter.is_known(1));
+    assert_eq!(court.drain(), [Out::Found(2)]);
+    // The mark of the other feed names it: what it said first was wrong.
+    let mut court = Court::empty(1 << 20);
+    court.join(Feed::First, SESSION, TSI, source(0));
+    court.join(Feed::Second, 9, TSI.partner(), source(1));
+    assert_eq!(court.arbiter.bind(ms(0), Feed::Second, 9, source(5)), None);
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(1));
+    let gone = court.arbiter.bind(ms(0), Feed::Second, 9, source(0));
+    assert_eq!(gone, Some(1));
+    assert_eq!(court.arbiter.stream_of(Feed::Second, 9), Some(0));
+}
+
+#[test]
 fn feeds_that_come_from_elsewhere_than_their_marks_say_are_told_once() {
     // The second feed comes through a relay, which takes the address out of its mark.
     let apart = Apart {
