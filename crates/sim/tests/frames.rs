@@ -2,18 +2,13 @@
 
 use towline_sim::frames::{self, FeedsReport, FramesReport};
 
-/// In these, the links of the sender and of a receiver flip a bit each of one packet, and its
+/// Of this seed, the links of the sender and of a receiver flip a bit each of one packet, and its
 /// checksum is right again.
 #[test]
 fn damage_that_no_checksum_can_detect_is_not_held_against_frames() {
-    for seed in [1927, 1928] {
-        let report = frames::run(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
-        assert!(
-            report.tainted > 0,
-            "seed {seed} damages no packet: {report}"
-        );
-        assert!(report.damaged > 0, "seed {seed} damages no frame: {report}");
-    }
+    let report = frames::run(1928).unwrap();
+    assert!(report.tainted > 0, "it damages no packet: {report}");
+    assert!(report.damaged > 0, "it damages no frame: {report}");
 }
 
 #[test]

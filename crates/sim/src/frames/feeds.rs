@@ -1,8 +1,8 @@
 //! The same frames by two networks, of which each has faults of its own, and one is cut for a
 //! while.
 //!
-//! A process with two feeds is two nodes here, one for each of its sockets, and what joins them is
-//! shared, as one thread serves both.
+//! A process with two feeds is two nodes here, one for each feed. Both nodes share what joins the
+//! feeds.
 
 use std::{
     cell::RefCell, collections::BTreeSet, convert::Infallible, fmt, net::SocketAddr, rc::Rc,
@@ -303,6 +303,8 @@ struct Court {
     /// Packets with bit errors that no checksum detects, by feed, and those recovered with them.
     tainted: [u64; 2],
     spoiled: [u64; 2],
+    /// Frames that the receiver of each feed had whole.
+    whole: [u64; 2],
 }
 
 impl Court {
@@ -322,6 +324,7 @@ impl Court {
             },
             tainted: [0; 2],
             spoiled: [0; 2],
+            whole: [0; 2],
         }
     }
 
@@ -330,6 +333,7 @@ impl Court {
         for (sum, counts) in report.feeds.iter_mut().zip(counts) {
             *sum += counts;
         }
+        self.judge_counts(counts, record);
         let [tainted, spoiled] = [self.tainted, self.spoiled].map(|it| it.iter().sum::<u64>());
         record.report.tainted += tainted;
         if self.sink.damaged > tainted + spoiled {
@@ -339,6 +343,24 @@ impl Court {
         }
         if self.sink.found > 1 {
             let text = format!("{} senders of one with two feeds", self.sink.found);
+            record.faults.push(text);
+        }
+    }
+
+    /// Checks what the feeds are said to have brought against what was given out: each number is
+    /// counted at most once of each feed.
+    fn judge_counts(&self, counts: [FeedCounts; 2], record: &mut Record) {
+        let all = self.feeds.arbiter().counters();
+        let [one, other] = counts;
+        let mut is_true = one.first + other.first == all.frames_whole
+            && one.saved + other.saved == all.frames_saved;
+        for (feed, [own, other]) in Feed::ALL.into_iter().zip([[one, other], [other, one]]) {
+            is_true &= own.second + own.saved <= other.first
+                && own.late + own.lost <= all.frames_lost
+                && own.whole() <= self.whole[feed.index()];
+        }
+        if !is_true {
+            let text = format!("of {:?} whole and {all:?}: {counts:?}", self.whole);
             record.faults.push(text);
         }
     }
@@ -392,6 +414,7 @@ impl FeedReceiver {
             sink,
             tainted,
             spoiled,
+            whole,
         } = &mut *self.court.borrow_mut();
         sink.now = now;
         let turn = self.driver.turn(&mut feeds.sink(now, self.feed, sink));
@@ -407,7 +430,9 @@ impl FeedReceiver {
             let recovered = self.driver.endpoint.receiver().counters().recovered_sqns;
             spoiled[self.feed.index()] = recovered;
         }
-        if self.driver.endpoint.frames().memory_bytes() > 1 << 20 {
+        let frames = self.driver.endpoint.frames();
+        whole[self.feed.index()] = frames.counters().frames_whole;
+        if frames.memory_bytes() > 1 << 20 {
             sink.fail("memory grew beyond its bound".to_owned());
         }
     }
