@@ -25,6 +25,8 @@ pub(super) struct Ends<E> {
     second: Option<Second<E>>,
     /// Feeds that cannot be used any more, and why.
     faults: [Option<String>; 2],
+    /// The last turn left nothing to do.
+    is_idle: bool,
     warnings: Vec<String>,
     /// What the arbiter of two receivers has done.
     pub(super) arbiter: Option<ArbiterCounters>,
@@ -32,7 +34,7 @@ pub(super) struct Ends<E> {
 
 struct Second<E> {
     end: End<E>,
-    /// Both descriptors.
+    /// Waits for the descriptors of both ends.
     epoll: Epoll,
 }
 
@@ -58,6 +60,7 @@ impl<E> Ends<E> {
             first,
             second,
             faults: [None, None],
+            is_idle: false,
             warnings: Vec::new(),
             arbiter: None,
         })
@@ -136,7 +139,9 @@ impl<E: Endpoint> Ends<E> {
                 Err(error) => self.lose(feed, &error),
             }
         }
-        sum.ok_or(Error::Closed)
+        let sum = sum.ok_or(Error::Closed)?;
+        self.is_idle = sum.is_idle();
+        Ok(sum)
     }
 
     /// Whether the other end can be used.
@@ -157,6 +162,9 @@ impl<E: Endpoint> Ends<E> {
 
     /// Makes the descriptor readable when a timer of an end is due, or at `until`.
     pub(super) fn arm(&mut self, until: Option<Instant>) {
+        // What a turn has left to do makes no descriptor readable by itself.
+        let at_once = (!self.is_idle).then_some(Instant::ZERO);
+        let until = base::earliest(until, at_once);
         for (_, end) in self.usable_mut() {
             end.arm(until);
         }
@@ -240,5 +248,5 @@ impl<E: Endpoint + Count> Ends<E> {
     }
 }
 
-/// How long a wait is at most that a wake-up cannot end.
+/// Judgement: a thread that stops this one can wait so long, as no wake-up ends the wait.
 const DEAF_TIME_MAX: Duration = Duration::from_millis(100);

@@ -113,16 +113,14 @@ impl FramePublisherBuilder {
         let deadline = self.deadline.unwrap_or_else(usual);
         frames.deadline = deadline.min(FrameSenderConfig::DEADLINE_MAX);
         let (opened, mut sending) = self.session.open_sending()?;
-        let also = self.also.as_ref().map(SessionBuilder::open_sending);
-        let also = also.transpose()?;
-        let Some((also, mut also_sending)) = also else {
-            let first = self.end(&self.session, opened, sending)?;
-            return FramePublisher::new(first, None);
+        let Some(also) = &self.also else {
+            let end = self.end(&self.session, opened, sending)?;
+            return FramePublisher::new(end, None);
         };
+        let (also_opened, mut also_sending) = also.open_sending()?;
         sending.pair(&mut also_sending);
         let first = self.end(&self.session, opened, sending)?;
-        let session = self.also.as_ref().unwrap_or(&self.session);
-        let second = self.end(session, also, also_sending)?;
+        let second = self.end(also, also_opened, also_sending)?;
         FramePublisher::new(first, Some(second))
     }
 
@@ -228,21 +226,10 @@ impl FramePublisher {
         &mut self,
         timestamp_ns: u64,
         len: usize,
-        fill: impl FnMut(usize, &mut [u8]),
+        mut fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<Offered, Error> {
-        if !self.end.is_pair() {
-            let offered = self
-                .end
-                .first
-                .driver
-                .endpoint
-                .offer(timestamp_ns, len, fill);
-            return offered.map_err(refused);
-        }
-        let mut fill = fill;
-        let is_heard =
-            |(_, end): (Feed, &End<driver::FramePublisher>)| end.driver.endpoint.is_heard();
-        let is_heard = self.end.usable().any(is_heard);
+        let is_heard = |end: &End<driver::FramePublisher>| end.driver.endpoint.is_heard();
+        let is_heard = self.end.usable().any(|(_, end)| is_heard(end));
         if !is_heard {
             for (_, end) in self.end.usable_mut() {
                 end.driver.endpoint.unheard();
@@ -309,7 +296,8 @@ impl FramePublisher {
         self.end.arm(None);
     }
 
-    /// Returns true when as many receivers have joined as are expected; of two feeds, by one.
+    /// Returns true when as many receivers have joined as are expected; of two feeds, when they have
+    /// joined by one of them.
     #[must_use]
     pub fn has_expected(&self) -> bool {
         let mut ends = self.end.usable();

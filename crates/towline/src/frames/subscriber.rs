@@ -18,8 +18,6 @@ pub struct FrameSubscriber {
     end: Ends<driver::FrameSubscriber>,
     /// What makes one stream of two feeds.
     feeds: Option<Feeds>,
-    /// The feeds that were given up.
-    lost: [bool; 2],
     /// The latest time at which leaving ends, once it has begun.
     leave_by: Option<Instant>,
     /// The names that the subscriber made, because it was given none.
@@ -39,7 +37,6 @@ impl FrameSubscriber {
         Ok(Self {
             end: Ends::new(end, None)?,
             feeds: None,
-            lost: [false; 2],
             leave_by: None,
             own_names,
         })
@@ -65,7 +62,6 @@ impl FrameSubscriber {
         Ok(Self {
             end: Ends::new(first, Some(second))?,
             feeds: Some(Feeds::new(config.memory_bytes_max / HELD_PART)),
-            lost: [false; 2],
             leave_by: None,
             own_names,
         })
@@ -92,9 +88,9 @@ impl FrameSubscriber {
         let done = self
             .end
             .turn(|feed, end| turn(end, &mut feeds.sink(now, feed, sink)));
+        let now = self.end.now();
         for feed in Feed::ALL {
-            let is_lost = &mut self.lost[feed.index()];
-            if self.end.fault(feed).is_some() && !std::mem::replace(is_lost, true) {
+            if self.end.fault(feed).is_some() {
                 feeds.give_up(now, feed, sink);
             }
         }
@@ -241,7 +237,7 @@ fn turn<S: FrameSink + ?Sized>(
     end.turn(sink)
 }
 
-/// Frames may wait for the other feed in this part of a session's memory.
+/// Judgement: frames that wait for the other feed may fill the memory of a session divided by this.
 const HELD_PART: usize = 2;
 
 face!(FrameSubscriber);
@@ -267,4 +263,84 @@ impl FrameSink for Deaf {
     fn frame(&mut self, _event: &delivery::frames::FrameEvent<'_>) {}
 
     fn event(&mut self, _event: driver::SessionEvent) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Groups differ between tests, so that they can run side by side.
+    fn two_feeds(last: u8) -> FrameSubscriber {
+        let [first, second] = [0, 1].map(|feed| {
+            let group = format!("239.192.78.{}@lo:{}", last + feed, 17_600 + u16::from(last));
+            SessionBuilder::new(group.parse().unwrap())
+        });
+        let config = FrameReceiverConfig::default();
+        FrameSubscriber::open_feeds([&first, &second], config).unwrap()
+    }
+
+    fn fail(subscriber: &mut FrameSubscriber, failing: Feed) -> Result<Turn, Error> {
+        subscriber.end.turn(|feed, _| {
+            if feed == failing {
+                Err(Error::Closed)
+            } else {
+                Ok(Turn::default())
+            }
+        })
+    }
+
+    #[test]
+    fn a_feed_that_fails_is_left_out_and_the_last_one_that_fails_is_an_error() {
+        for (last, failing) in [(1, Feed::First), (3, Feed::Second)] {
+            let mut subscriber = two_feeds(last);
+            let _of_opening = subscriber.take_warnings();
+            assert!(fail(&mut subscriber, failing).is_ok());
+            assert!(subscriber.end.fault(failing).is_some());
+            let [warning] = &subscriber.take_warnings()[..] else {
+                panic!("one warning")
+            };
+            assert!(warning.starts_with("the feed by lo "), "{warning}");
+            let mut turned = Vec::new();
+            let done = subscriber.end.turn(|feed, _| {
+                turned.push(feed);
+                Ok(Turn::default())
+            });
+            assert!(done.is_ok());
+            assert_eq!(turned, [failing.other()]);
+            assert!(subscriber.turn(&mut Deaf).is_ok());
+            assert!(fail(&mut subscriber, failing.other()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_wake_up_ends_the_wait_though_the_feed_that_hears_it_is_out_of_use() {
+        for (last, is_deaf) in [(5, false), (7, true)] {
+            let mut subscriber = two_feeds(last);
+            while !subscriber.turn(&mut Deaf).unwrap().is_idle() {}
+            if is_deaf {
+                fail(&mut subscriber, Feed::First).unwrap();
+            }
+            subscriber.waker().unwrap().wake();
+            let begun = subscriber.now();
+            subscriber.wait(Some(begun + Duration::from_secs(20)));
+            let took = subscriber.now().since(begun);
+            assert!(took < Duration::from_secs(10), "{is_deaf}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn work_that_a_turn_left_is_not_waited_for() {
+        let mut subscriber = two_feeds(9);
+        while !subscriber.turn(&mut Deaf).unwrap().is_idle() {}
+        let left = Turn {
+            link_events: 1,
+            ..Turn::default()
+        };
+        subscriber.end.turn(|_, _| Ok(left)).unwrap();
+        let begun = subscriber.now();
+        subscriber.wait(Some(begun + Duration::from_secs(20)));
+        assert!(subscriber.now().since(begun) < Duration::from_secs(10));
+    }
 }
