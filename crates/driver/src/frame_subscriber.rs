@@ -22,8 +22,8 @@ pub trait FrameSink {
     /// only. The frame's stream is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
-    /// Takes everything that is settled, in order. Only an owner of two feeds does otherwise than
-    /// to pass each on to [`FrameSink::frame`].
+    /// Takes everything that is settled, in order. The default passes each on to
+    /// [`FrameSink::frame`]; only what joins two feeds does otherwise.
     fn settled(&mut self, now: Instant, frames: &mut FrameReceiver) {
         let _ignored = now;
         while let Some(event) = frames.pop() {
@@ -47,8 +47,8 @@ pub trait FrameSink {
         let _ignored = (session, name);
     }
 
-    /// Takes where the other feed of a sender comes from, as [`MessageSink::partner`] does. Only an
-    /// owner of two feeds has a use for it.
+    /// Takes where the other feed of a sender comes from, as [`MessageSink::partner`] does. Only
+    /// what joins two feeds has a use for it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }

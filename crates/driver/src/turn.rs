@@ -280,8 +280,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Returns what this turn and that of another loop on the same thread did: waiting is right
-    /// when it is right for both.
+    /// Returns what this turn and that of another loop on the same thread did together. The sum is
+    /// idle when both are.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self {

@@ -55,8 +55,8 @@ impl Snapshot {
         self.behind = self.behind.or(other.behind);
     }
 
-    /// Adds to the value of each counter that of the same counter of another snapshot: counters
-    /// only grow, so a sum is one, too. Of what may fall, the greater counts.
+    /// Adds another snapshot, counter by counter. Of the values that are no counters, as they may
+    /// fall, the greater one stays.
     pub(crate) fn sum_up(&mut self, other: &Self) {
         for (set, info, value) in &other.values {
             let mut own = self.values.iter_mut();

@@ -57,8 +57,8 @@ pub struct FoundStream {
 }
 
 /// Two sessions that are the feeds of one sender by their identifiers, but not by the addresses
-/// that their marks name: they are senders of their own. So it is when a relay or address
-/// translation is on the way of one of them, or when one is a stranger.
+/// that their marks name, so that they count as two senders. The cause is a relay or address
+/// translation on the way of one of them, or one is a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
     /// The identifier of the one that came later.
@@ -67,7 +67,7 @@ pub struct Apart {
     pub sources: [IpAddr; 2],
 }
 
-/// What is given out: of a frame, `feed` has the memory.
+/// What is given out. The memory of a frame goes back to the receiver of `feed`.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) stream: u32,
@@ -93,7 +93,7 @@ pub struct Arbiter {
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
     apart: Option<Apart>,
-    /// There was such a pair: once is enough, as strangers may come without end.
+    /// A pair was told. One is enough: strangers may come without end.
     is_apart_noted: bool,
     ready: VecDeque<Ready>,
     /// The frame that was given out last, and whose memory it has.
@@ -321,7 +321,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes that a session is none that this end takes: its address keeps no place.
+    /// Notes that this end does not take a session, so that its address does not keep the place of
+    /// its feed.
     pub fn refuse(&mut self, now: Instant, feed: Feed, session: u32) {
         self.expel(now, feed, session);
     }
@@ -556,7 +557,8 @@ impl Arbiter {
         sender.is_none_or(|sender| sender.merge.is_over())
     }
 
-    /// Returns true while a stream has a session.
+    /// Returns true until a stream is forgotten: when its sessions are over, or some time after its
+    /// sender has ended it.
     #[must_use]
     pub fn is_known(&self, stream: u32) -> bool {
         self.streams.contains_key(&stream)

@@ -63,7 +63,7 @@ impl FrameCounts {
 }
 
 /// What became of the frames of one of two feeds, from the first one that either feed had. Each
-/// frame that the feed has settled is in one of these.
+/// frame that the feed has told of, as whole or as lost, is counted in one of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedCounts {
     /// Frames that this feed had whole first: they were given out.
@@ -85,8 +85,8 @@ impl FeedCounts {
         self.first + self.second + self.late
     }
 
-    /// Returns how many frames only this feed had in time: the other one, whose counts `other` are,
-    /// has lost them, or told nothing of them so far, as one that is cut does.
+    /// Returns how many frames only this feed had in time. The other one, with the counts `other`,
+    /// has lost them, or has told nothing of them so far because it is cut.
     #[must_use]
     pub const fn only(&self, other: &Self) -> u64 {
         self.first.saturating_sub(other.second)

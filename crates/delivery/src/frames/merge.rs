@@ -5,13 +5,14 @@
 //!   feed 1:  ... 7 whole                              still bring it, and 9 is held meanwhile
 //! ```
 //!
-//! Whole frames come as soon as they are whole, in any order, and are held by their numbers: so
-//! each number is given out once, whatever a feed says. What a feed has lost it tells in the order
-//! of the numbers; where it stands is one past the last number that it has settled. A number that
-//! no feed has whole is waited for while a feed may bring it: one that is there and has not settled
-//! it, that is not further behind than a receiver goes along, and that is not silent: no packet of
-//! it came for the time in which a sender that goes on sends one. The wait ends when a frame that
-//! is held must be given out.
+//! A feed brings its frames as soon as they are whole, in any order. They are held by their
+//! numbers, so each number is given out once, whatever a feed says. A feed tells its losses in the
+//! order of the numbers.
+//!
+//! When no feed has the next number whole, it is waited for while a feed may still bring it. Such a
+//! feed has a session and has not settled the number, is not further behind than a receiver goes
+//! along, and is not silent: a packet of it has come in the time in which a sender that goes on
+//! sends one. The wait ends at the latest when a frame that is held must be given out.
 //!
 //! Invariants, for whatever the feeds tell:
 //! - numbers leave in order and once, until [`Settled::Ended`] begins them anew;
@@ -79,8 +80,8 @@ struct Side {
     floor: u64,
     /// What it has lost from `next` on, in order.
     losses: VecDeque<Loss>,
-    /// How many frames there were, as it says, and how long the other feed has to show that there
-    /// are more.
+    /// The number behind its last frame, as it says, and until when the other feed may show that
+    /// there are more.
     end: Option<(u64, Instant)>,
     counts: FeedCounts,
 }
@@ -101,7 +102,7 @@ struct Loss {
     first: u64,
     end: u64,
     cause: FrameLoss,
-    /// How long to wait for the other feed when no whole frame stands behind.
+    /// Until when the other feed is waited for while no frame is held.
     until: Instant,
 }
 
@@ -110,7 +111,8 @@ struct Loss {
 enum Step {
     Give,
     Lose(u64, FrameLoss),
-    /// Frames that could still have come when this end left.
+    /// Goes on at this number. The frames before it could still have come when this end left, so
+    /// they do not count.
     PassOver(u64),
     Wait(Instant),
     Nothing,
@@ -204,8 +206,8 @@ impl Merge {
         }
     }
 
-    /// Takes that a feed has come to a frame that it gave before its turn. The frame may have gone
-    /// to another stream, or have left before the numbers began anew: then its number says nothing
+    /// Notes that a feed has come to the turn of a frame that it brought earlier. It may have
+    /// brought it to another stream, or before the numbers began anew: then its number says nothing
     /// here.
     fn hear_turn(&mut self, feed: Feed, id: u64) {
         let is_given = self
@@ -254,8 +256,8 @@ impl Merge {
         out.release(feed, *whole);
     }
 
-    /// Whether a frame is so far behind that it is numbered anew: no receiver goes along so far,
-    /// and the other feed does not bear out the numbers that were heard before.
+    /// Whether a frame shows that its sender has begun its numbers anew: it is further behind than
+    /// a receiver goes along, and the other feed does not stand near the numbers heard before.
     fn is_anew(&self, feed: Feed, id: u64) -> bool {
         let other = &self.sides[feed.other().index()];
         self.next.filter(|_| !self.is_over).is_some_and(|next| {
@@ -457,7 +459,7 @@ impl Merge {
         Step::Lose(end, cause)
     }
 
-    /// Returns how long the frames that are held may wait.
+    /// Returns until when all frames that are held may wait.
     fn patience(&self) -> Option<Instant> {
         let held = self.held.values();
         held.map(|held| held.whole.give_by()).min()

@@ -14,7 +14,7 @@ pub(super) struct Whole {
     pub(super) room: Room,
     pub(super) is_repaired: bool,
     pub(super) due: Instant,
-    /// Frames before it are not settled.
+    /// It came before its turn: frames before it are not settled.
     pub(super) is_ahead: bool,
 }
 
@@ -34,7 +34,7 @@ impl Whole {
         }
     }
 
-    /// Returns how long it may wait: this end, too, needs a moment before it is due.
+    /// Returns until when it may wait. This end needs the rest of the time to give it out.
     pub(super) fn give_by(&self) -> Instant {
         self.due - margin_of(&self.header)
     }

@@ -74,7 +74,7 @@ pub struct Mark {
     /// The address that the session with the same frames comes from, [`Tsi::partner`]; the
     /// unspecified one when there is no such session. An IPv4 address is written as it is mapped to
     /// IPv6. In a mark of a known major version, it is present exactly when [`Mark::PARTNER`] is an
-    /// optional feature and the session is not protected: with a key, strangers are none.
+    /// optional feature and the session is not protected: a key keeps strangers out already.
     ///
     /// [`Tsi::partner`]: crate::pgm::Tsi::partner
     pub partner: Option<IpAddr>,
