@@ -336,7 +336,7 @@ mod tests {
         found(&mut feeds, &mut heard, Feed::Second, (8, 2));
         let mut first = feeds.sink(NOW, Feed::First, &mut heard);
         first.partner(7, [10, 0, 0, 2].into());
-        let told: Vec<_> = heard.events.iter().map(|it| it.session()).collect();
+        let told: Vec<_> = heard.events.iter().map(SessionEvent::session).collect();
         assert_eq!(told, [0, 1, 2, 1]);
         assert_eq!(heard.events[3], SessionEvent::Ended { session: 1 });
         assert_eq!(feeds.arbiter().stream_of(Feed::Second, 8), Some(0));
