@@ -296,8 +296,8 @@ impl FramePublisher {
         self.end.arm(None);
     }
 
-    /// Returns true when as many receivers have joined as are expected; of two feeds, when they have
-    /// joined by one of them.
+    /// Returns true when as many receivers have joined as are expected; of two feeds, by one of
+    /// them.
     #[must_use]
     pub fn has_expected(&self) -> bool {
         let mut ends = self.end.usable();
