@@ -1,5 +1,5 @@
 //! Two feeds of the same frames, such as over two networks: each sender's frames as one stream.
-//! Markets call this A/B feed arbitration.
+//! Financial exchanges call this A/B feed arbitration.
 //!
 //! ```text
 //!   feed 0:  FrameReceiver --take--.               .--pop--> each number once, in order: whole, if
@@ -45,7 +45,7 @@ base::counters! {
     }
 }
 
-/// A sender whose frames are given out as one stream, when it was first heard.
+/// A sender that was heard for the first time. Its frames are given out as one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundStream {
     /// The number of the stream.
@@ -61,9 +61,9 @@ pub struct FoundStream {
 /// translation on the way of one of them, or one is a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The identifier of the one that came later.
+    /// The identifier of the session that came later.
     pub tsi: Tsi,
-    /// Where each comes from, by feed.
+    /// The address that each session comes from, by feed.
     pub sources: [IpAddr; 2],
 }
 
@@ -89,30 +89,30 @@ pub struct Arbiter {
     streams: BTreeMap<u32, Sender>,
     /// When each feed last had a frame whole.
     heard: [Option<Instant>; 2],
-    /// The stream of each session of each feed.
+    /// By feed: the stream that each session belongs to.
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
     apart: Option<Apart>,
     /// A pair was told. One is enough: strangers may come without end.
     is_apart_noted: bool,
     ready: VecDeque<Ready>,
-    /// The frame that was given out last, and whose memory it has.
+    /// The frame that was given out last, and the feed that its memory belongs to.
     lent: Option<(Feed, Box<Whole>)>,
     /// Memory to be returned to each feed's receiver.
     free: [Vec<Room>; 2],
-    /// Of streams that are forgotten.
+    /// By feed: the counts of streams that are forgotten.
     before: [FeedCounts; 2],
     counters: ArbiterCounters,
 }
 
-/// A sender.
+/// A sender, heard by one feed or by both.
 #[derive(Debug)]
 struct Sender {
     /// The lesser of its two identifiers.
     key: Tsi,
     /// The feed by which it was first heard.
     first: Feed,
-    /// By feed; an address stays when its session is over.
+    /// By feed. A member stays when its session is over, so that its address is known.
     members: [Option<Member>; 2],
     merge: Merge,
     /// When it is forgotten, once it has ended. Until then a feed that is first heard after the end
@@ -127,27 +127,28 @@ struct Sender {
 struct Member {
     tsi: Tsi,
     source: IpAddr,
-    /// Where the other session comes from, as its mark says.
+    /// The address of the other feed's session, as the mark of this session says; `None` before the
+    /// mark is heard.
     partner: Option<IpAddr>,
-    /// `None` once it is over.
+    /// The number of the session; `None` once the session is over.
     session: Option<u32>,
 }
 
 impl Member {
-    /// Whether neither says that the other is a stranger.
+    /// Returns true when each mark that was heard names the address of the other session.
     fn goes_with(&self, other: &Self) -> bool {
         let names = |one: &Self, other: &Self| one.partner.is_none_or(|it| it == other.source);
         names(self, other) && names(other, self)
     }
 
-    /// Whether its mark says that there is no other session.
+    /// Returns true when the session's mark says that there is no other session.
     fn is_alone(&self) -> bool {
         self.partner.is_some_and(|it| it.is_unspecified())
     }
 }
 
 impl Sender {
-    /// Whether a session of this feed belongs to the sender.
+    /// Returns true when this session of `feed` belongs to the sender.
     fn admits(&self, feed: Feed, member: &Member) -> bool {
         let is_free = self.members[feed.index()]
             .is_none_or(|known| known.source == member.source && known.session.is_none());
@@ -193,7 +194,7 @@ impl Arbiter {
 
     /// Notes that a session of a feed was found.
     pub fn join(&mut self, now: Instant, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
-        // Its number goes to another once the receiver has forgotten a session.
+        // A new session may have the number of one that the receiver has forgotten.
         self.part(now, feed, session);
         let member = Member {
             tsi,
@@ -314,7 +315,7 @@ impl Arbiter {
         Some(gone)
     }
 
-    /// Makes a session a sender of its own, or that of another sender.
+    /// Moves a session out of its sender: to another sender, or to one of its own.
     fn move_out(&mut self, now: Instant, feed: Feed, session: u32) {
         if let Some(member) = self.expel(now, feed, session) {
             self.admit(feed, session, member);
@@ -334,7 +335,8 @@ impl Arbiter {
         member
     }
 
-    /// Takes everything that a feed's receiver has settled, or has whole, and returns memory to it.
+    /// Takes everything that a feed's receiver has settled or has whole. Returns memory to that
+    /// receiver.
     pub fn take(&mut self, now: Instant, feed: Feed, from: &mut FrameReceiver) {
         self.return_memory(feed, from);
         for (&session, stream) in &self.members[feed.index()] {
@@ -549,8 +551,8 @@ impl Arbiter {
         self.members[feed.index()].keys().next().copied()
     }
 
-    /// Returns true when all frames of a stream were given out: its sender has ended it by one
-    /// feed, or both are gone.
+    /// Returns true when all frames of a stream were given out: its end was heard, or both feeds
+    /// are gone. Returns true for an unknown stream, too.
     #[must_use]
     pub fn is_over(&self, stream: u32) -> bool {
         let sender = self.streams.get(&stream);

@@ -8,13 +8,12 @@ pub enum FrameLoss {
     Network,
     /// The kernel dropped packets because this receiver's socket buffer was full.
     SocketBuffer,
-    /// No packet is known to be lost, but the frame was not whole in time: the sender, the path or
+    /// No packet is known to be lost, but the frame was not ready in time: the sender, the path or
     /// this host was slow.
     Late,
     /// The sender had no room for the frame, because frames before it had not left.
     Overrun,
-    /// The frame is longer than this receiver takes, or there was no memory for it: its stream used
-    /// more than its share, and other streams needed theirs.
+    /// The frame is longer than this receiver takes, or this receiver had no memory for it.
     Refused,
 }
 
@@ -38,7 +37,8 @@ pub struct FrameCounts {
     pub frames: u64,
     /// Frames delivered.
     pub whole: u64,
-    /// Frames delivered of which a packet came behind later ones: most of these were repaired.
+    /// Frames delivered of which a packet came after later packets. Most of these frames were
+    /// repaired.
     pub repaired: u64,
     /// Bytes of the frames delivered.
     pub bytes: u64,
@@ -66,15 +66,15 @@ impl FrameCounts {
 /// frame that the feed has told of, as whole or as lost, is counted in one of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedCounts {
-    /// Frames that this feed had whole first: they were given out.
+    /// Frames given out from this feed: it had them whole first, or alone.
     pub first: u64,
-    /// Frames that were whole here, too, after the other feed had been faster.
+    /// Frames that this feed had whole, too, but after the other feed.
     pub second: u64,
-    /// Frames that were whole here, but too late: they had been given up.
+    /// Frames that this feed had whole, but too late to be given out.
     pub late: u64,
-    /// Frames that were lost here, and whole by the other feed.
+    /// Frames that this feed lost, and that the other feed had whole.
     pub saved: u64,
-    /// Frames that were lost here, and that the other feed did not have in time either.
+    /// Frames that this feed lost, and that the other feed did not have in time either.
     pub lost: u64,
 }
 

@@ -21,9 +21,9 @@ pub(super) struct Entry {
     /// The position of the frame's first piece.
     pub(super) first: u64,
     pub(super) heard: Heard,
-    /// The count of packets that the kernel had dropped when this frame was first heard.
-    /// `drops_before` is the same count when the frame heard before this one was first heard.
+    /// How many packets the kernel had dropped when this entry was made.
     pub(super) drops: u64,
+    /// The same count from when the entry before it was made, or else its stream.
     pub(super) drops_before: u64,
     pub(super) state: State,
 }
@@ -86,7 +86,8 @@ impl Entry {
         })
     }
 
-    /// Gives the frame up if its deadline has passed, or if it is open and its stream is over.
+    /// Gives up a frame that is open or whole if its time is past, and an open frame also if its
+    /// stream is over.
     pub(super) fn expire(
         &mut self,
         is_past: bool,
@@ -113,9 +114,9 @@ impl Entry {
         );
     }
 
-    /// Returns when the frames before this one, of which nothing was heard, are given up: one
-    /// interval before this frame is due. With a short or unknown interval it is earlier, so that
-    /// this frame is given out in time.
+    /// Returns when the unheard frames before this one are given up: one interval before this frame
+    /// is due. If the interval is short or unknown, they are given up earlier, so that this frame
+    /// is given out in time.
     pub(super) fn passed_at(&self, clock: &ClockFloor) -> Instant {
         let interval = Duration::from_micros(self.header.interval_us.into());
         self.due(clock) - interval.max(margin_of(&self.header))
@@ -125,7 +126,8 @@ impl Entry {
 /// Judgement: a busy host runs a timer at most this much late.
 const MARGIN_MAX: Duration = Duration::from_millis(10);
 
-/// Returns how long before its deadline a whole frame should be given out at the latest.
+/// Returns the time to spare: a whole frame should be given out at least this long before it is
+/// due.
 pub(super) fn margin_of(header: &FrameHeader) -> Duration {
     (deadline_of(header) / 8).min(MARGIN_MAX)
 }

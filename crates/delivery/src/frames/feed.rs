@@ -1,19 +1,19 @@
-//! Which of two feeds of the same frames.
+//! The two feeds of the same frames.
 
 /// One of the two feeds of the same frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feed {
-    /// The first one that the owner named.
+    /// The feed that was named first.
     First,
-    /// The other.
+    /// The other feed.
     Second,
 }
 
 impl Feed {
-    /// Both.
+    /// Both feeds.
     pub const ALL: [Self; 2] = [Self::First, Self::Second];
 
-    /// Returns the other one.
+    /// Returns the other feed.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {

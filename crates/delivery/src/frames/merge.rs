@@ -1,4 +1,4 @@
-//! The frames of one sender that sends them twice: what its two feeds have heard, as one stream.
+//! The frames of one sender that sends them twice: one stream out of its two feeds.
 //!
 //! ```text
 //!   feed 0:  ... 7 whole   8 lost    9 whole          next = 8: feed 0 has lost it, feed 1 may
@@ -15,9 +15,9 @@
 //! sends one. The wait ends at the latest when a frame that is held must be given out.
 //!
 //! Invariants, for whatever the feeds tell:
-//! - numbers leave in order and once, until [`Settled::Ended`] begins them anew;
-//! - no frame is given out when it is due, or later;
-//! - what one feed says ends nothing while the other goes on.
+//! - numbers leave in order, each at most once, until [`Settled::Ended`] begins them anew;
+//! - a frame leaves before it is due, or not at all;
+//! - what one feed says does not end the stream while the other feed goes on.
 
 use std::{
     collections::{BTreeMap, VecDeque, btree_map::Entry},
@@ -42,7 +42,7 @@ use crate::parameters::{FRAME_DEADLINE_MAX, FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
 #[derive(Debug)]
 pub(super) struct Merge {
     sides: [Side; 2],
-    /// The first number that is not given out; `None` before a feed has settled one.
+    /// The next number to give out; `None` before a feed has settled a number.
     next: Option<u64>,
     /// The first number that counts.
     start: u64,
@@ -57,9 +57,10 @@ pub(super) struct Merge {
     /// The sender's last frame is given out.
     is_over: bool,
     is_leaving: bool,
-    /// How long a frame is of use, and how long a sender that goes on is silent at most. Both are
-    /// `FRAME_DEADLINE_MAX` until a whole frame says more.
+    /// How long a frame is of use; `FRAME_DEADLINE_MAX` before the first whole frame says so.
     deadline: Duration,
+    /// A feed that is silent for this long is no longer waited for. This is the longer of the
+    /// deadline and two intervals; `FRAME_DEADLINE_MAX` before the first whole frame.
     pause: Duration,
     /// When [`Merge::advance`] is due.
     due: Option<Instant>,
@@ -70,15 +71,15 @@ pub(super) struct Merge {
 #[derive(Debug, Default)]
 struct Side {
     is_present: bool,
-    /// When a packet of it last came, or it told something.
+    /// When a packet of the feed last came, or the feed last told something.
     heard: Instant,
-    /// One past the last number that it has settled; `None` before that.
+    /// One past the last number that the feed has settled; `None` before it has settled any.
     at: Option<u64>,
     /// One past the newest number of which a packet came.
     newest: Option<u64>,
     /// When it begins anew, numbers before this one were counted already.
     floor: u64,
-    /// What it has lost from `next` on, in order.
+    /// What the feed has lost from `next` on, in order.
     losses: VecDeque<Loss>,
     /// The number behind its last frame, as it says, and until when the other feed may show that
     /// there are more.
@@ -118,7 +119,7 @@ enum Step {
     Nothing,
 }
 
-/// Where what is given out goes, and the memory of frames that nobody needs.
+/// The places for what is given out, and for the memory of frames that nobody needs.
 pub(super) struct Outlet<'a> {
     pub(super) stream: u32,
     pub(super) ready: &'a mut VecDeque<Ready>,
@@ -292,7 +293,7 @@ impl Merge {
 
     /// Notes that a feed has settled its frames from `first` up to `end`.
     fn reach(&mut self, feed: Feed, first: u64, end: u64) {
-        // What both feeds had settled before is counted.
+        // Numbers that both feeds have settled are counted, and need not be kept as lost.
         let passed = self.sides.iter().map(|it| it.at.unwrap_or(0)).min();
         while self.lost.pop_front_if(|it| Some(it.1) <= passed).is_some() {}
         self.sides[feed.index()].at = Some(end);
@@ -303,8 +304,9 @@ impl Merge {
         }
     }
 
-    /// Takes the end of what a feed has numbered. While the other feed is there, the stream goes
-    /// on; otherwise what comes after this is numbered and counted anew.
+    /// Takes the end of a feed's numbers. If the other feed is present, or this end leaves, the
+    /// stream goes on. Otherwise it gives out what it has; then it is over, or its numbers begin
+    /// anew.
     fn hear_end(&mut self, now: Instant, feed: Feed, counts: &FrameCounts, out: &mut Outlet<'_>) {
         let side = &mut self.sides[feed.index()];
         side.begin_anew();
@@ -328,8 +330,8 @@ impl Merge {
         }
     }
 
-    /// Notes that this end leaves: what neither feed has settled then does not count.
-    /// [`Merge::conclude`] follows when both have told what they have.
+    /// Notes that this end leaves: frames that neither feed has settled do not count.
+    /// [`Merge::conclude`] must follow when both feeds have told what they have.
     pub(super) const fn leave(&mut self) {
         self.is_leaving = true;
     }
@@ -368,7 +370,7 @@ impl Merge {
         self.follow(now, true, out);
     }
 
-    /// Takes every step that can be taken now; without `waits`, as if no feed brought more.
+    /// Takes every step that is possible now. If `waits` is false, no feed is waited for.
     fn follow(&mut self, now: Instant, waits: bool, out: &mut Outlet<'_>) {
         self.due = None;
         while let Some(next) = self.next.filter(|_| !self.is_over) {
@@ -385,7 +387,7 @@ impl Merge {
         }
     }
 
-    /// Ends the stream behind its last frame, when no feed shows that there are more.
+    /// Ends the stream after its last frame, if a feed has told the end and no feed shows more.
     fn look_for_end(&mut self, now: Instant, next: u64, out: &mut Outlet<'_>) {
         let said = [&self.sides[0], &self.sides[1]].map(|side| side.ends_at(next));
         let Some(until) = said.into_iter().flatten().max() else {
@@ -519,8 +521,8 @@ impl Merge {
         out.put(Feed::First, lost);
     }
 
-    /// Counts what the feeds have lost of the numbers before `end`, which are given out now: whole,
-    /// by the feed `giver`, or as lost.
+    /// Counts the losses of each feed before `end`. Their numbers are given out now: as whole by
+    /// the feed `giver`, or as lost if that is `None`.
     fn account(&mut self, end: u64, giver: Option<Feed>, out: &mut Outlet<'_>) {
         for feed in Feed::ALL {
             let Side { losses, counts, .. } = &mut self.sides[feed.index()];
@@ -533,7 +535,7 @@ impl Merge {
                         counts.saved += count;
                         out.counters.frames_saved += count;
                     }
-                    // It had lost the frame under numbers that it has taken back.
+                    // The feed told this loss before it began anew. Now it has the frame.
                     Some(_) => {}
                 }
                 loss.first = to;
@@ -586,7 +588,7 @@ impl Merge {
 }
 
 impl Side {
-    /// Notes that what it tells from now on may have other numbers, or the same ones again.
+    /// Notes that the feed may tell other numbers from now on, or the same ones again.
     fn begin_anew(&mut self) {
         self.floor = self.floor.max(self.at.unwrap_or(0));
         (self.newest, self.end) = (None, None);
@@ -607,7 +609,7 @@ impl Side {
     }
 }
 
-/// Whether a feed that stands `at` is further behind than a receiver goes along.
+/// Returns true when a feed that stands at `at` is more than `FRAMES_OPEN_MAX` numbers behind.
 const fn is_far(at: u64, next: u64) -> bool {
     at.saturating_add(FRAMES_OPEN_MAX as u64) < next
 }

@@ -1,9 +1,8 @@
 //! Frames: data of megabytes that is of use for a moment only, such as images of a camera.
 //!
-//! A frame is cut into pieces, each of which fills one packet of a stream that can lose, repair and
-//! reorder packets. The sender numbers all frames. A receiver delivers a frame whole by its
-//! deadline, in order, or drops it whole and says why. Neither machine knows packets, sockets or
-//! clocks.
+//! A frame is cut into pieces. Each piece goes into one packet of a stream that can lose, repair
+//! and reorder packets. The sender numbers all frames. A receiver delivers a frame whole by its
+//! deadline, in order, or drops it whole and says why. Neither end uses sockets or reads a clock.
 //!
 //! ```text
 //!   FrameSender                                       FrameReceiver
@@ -19,7 +18,8 @@
 //! - a delivered frame has every byte, and its deadline has not passed;
 //! - for each stream, from the first frame after joining on:
 //!   `whole + lost by each cause == the sender's numbers`;
-//! - of two feeds, each number is given out once, in order: whole, if one feed had it in time;
+//! - an [`Arbiter`] gives each number out at most once, in order: as a whole frame if either feed
+//!   had it in time;
 //! - what a receiver keeps is bounded by its configuration, whatever the network sends.
 //!
 //! **Spec**: `docs/src/protocol.md`, the section on frames.

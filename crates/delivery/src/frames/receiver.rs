@@ -63,11 +63,11 @@ impl Default for FrameReceiverConfig {
 /// What became of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceVerdict {
-    /// The piece is in its frame.
+    /// The piece is in its frame; or the packet is the sender's END.
     Taken,
     /// The piece is in its frame, and the frame is now whole.
     Completed,
-    /// The piece came after its frame was settled.
+    /// The piece came after its frame was whole or lost.
     Late,
     /// The piece's frame began before this receiver joined.
     BeforeJoin,
@@ -135,7 +135,7 @@ pub enum FrameEvent<'a> {
 pub struct FrameReceiver {
     config: FrameReceiverConfig,
     streams: BTreeMap<u32, Stream>,
-    /// Streams for which [`FrameReceiver::begin`] was not called yet.
+    /// New streams that [`FrameReceiver::pop_fresh`] has not returned yet.
     fresh: Vec<u32>,
     settled: VecDeque<(u32, Settled)>,
     /// The frame that was given out last.
@@ -233,8 +233,8 @@ impl FrameReceiver {
         })
     }
 
-    /// Begins a stream anew when its packets contradict what was heard of it before. Forged packets
-    /// that came first must not end the stream.
+    /// Begins a stream anew when its packets contradict what was heard of it before. So forged
+    /// packets that came first do not block the stream.
     #[cold]
     fn doubt(&mut self, now: Instant, stream: u32, position: u64) {
         let known = self.streams.get(&stream);
@@ -246,8 +246,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Frees memory for a frame of a stream that uses no memory, or that with the frame stays
-    /// within its share. Streams that use more than their share give up their newest frames. So a
+    /// Frees memory for a frame if its stream uses no memory yet, or stays within its share with
+    /// this frame. Streams that use more than their share give up their newest frames. So a
     /// stranger cannot keep all memory. All streams that use memory have equal shares.
     #[cold]
     fn make_room(&mut self, stream: u32, header: &FrameHeader) {
@@ -383,8 +383,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns what [`FrameReceiver::pop`] would, with the frame's memory: whoever takes it returns
-    /// it by [`FrameReceiver::give_back`].
+    /// Returns the next outcome, with the memory of the frame if it is whole. The caller returns
+    /// that memory by [`FrameReceiver::give_back`].
     pub(super) fn pop_settled(&mut self) -> Option<(u32, Settled)> {
         if let Some(lent) = self.lent.take() {
             self.memory.release(lent.room);
@@ -439,7 +439,7 @@ impl FrameReceiver {
     }
 }
 
-/// The parts of a receiver that settling changes besides the stream.
+/// The parts of a receiver that settling needs besides the stream.
 struct Settler<'a> {
     memory: &'a mut Memory,
     settled: &'a mut VecDeque<(u32, Settled)>,
@@ -532,7 +532,7 @@ impl Memory {
         Some(room)
     }
 
-    /// Returns true when [`Memory::room`] would give room for the frame.
+    /// Returns true when there is memory for the frame. Does not check whether it is too long.
     fn has_room(&self, header: &FrameHeader, config: &FrameReceiverConfig) -> bool {
         let len = header.len as usize;
         let is_free = self.used_bytes.saturating_add(len) <= config.memory_bytes_max;

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::parameters::FRAMES_OPEN_MAX;
 
-/// What a stream hands to its receiver, in order; but whole frames may come before their turn, see
-/// [`Stream::take_ahead`].
+/// What a stream hands to its receiver, in the order of the numbers. Only whole frames may come
+/// before their turn: see [`Stream::take_ahead`].
 #[derive(Debug)]
 pub(super) enum Settled {
     Whole(Box<Whole>),
@@ -49,7 +49,7 @@ pub(super) enum Settled {
 pub(super) struct Stream {
     /// The lowest position that can reach this receiver.
     start: u64,
-    /// One past the highest position that came.
+    /// One past the highest position of a piece that belonged to its frame.
     high: u64,
     clock: Option<ClockFloor>,
     /// The timestamp of the newest frame that was heard.
@@ -65,11 +65,11 @@ pub(super) struct Stream {
     /// The sender's END header, which says how many frames there were, and the position of its
     /// packet.
     end: Option<(FrameHeader, u64)>,
-    /// How many pieces in a row contradicted what was heard before.
+    /// How many pieces contradicted what was heard before, since a piece was last taken.
     contradictions: u32,
-    /// The count of packets that the kernel had dropped when the newest entry was made.
+    /// How many packets the kernel had dropped when an entry was last made.
     drops: u64,
-    /// When a packet of it last came.
+    /// When a packet of the stream last came.
     pub(super) heard: Instant,
     pub(super) counts: FrameCounts,
 }
@@ -137,8 +137,8 @@ impl Stream {
         }
     }
 
-    /// Returns true when `CONTRADICTIONS_MAX` pieces in a row contradict what was heard of this
-    /// stream: then what was heard first must be wrong.
+    /// Returns true when `CONTRADICTIONS_MAX` pieces contradicted what was heard of this stream
+    /// before, and none was taken meanwhile. Then what was heard first must be wrong.
     pub(super) const fn is_contradicted(&self) -> bool {
         self.contradictions >= CONTRADICTIONS_MAX
     }
@@ -230,7 +230,7 @@ impl Stream {
         }
     }
 
-    /// Notes what a piece says that the stream does not take.
+    /// Notes what can be learned from a piece that the stream does not take.
     fn turn_away(&mut self, piece: &Piece<'_>, verdict: PieceVerdict) {
         let Some(first) = piece.position.checked_sub(u64::from(piece.header.index)) else {
             return;
@@ -350,7 +350,7 @@ impl Stream {
         let is_repaired = *is_repaired;
         let room = std::mem::take(room);
         entry.state = State::Whole { room, is_repaired };
-        // Whether the frame is in time is decided when it is settled.
+        // Whether the frame is in time is decided when it is given out.
         PieceVerdict::Completed
     }
 

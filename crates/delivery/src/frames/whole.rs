@@ -39,7 +39,7 @@ impl Whole {
         self.due - margin_of(&self.header)
     }
 
-    /// Returns the frame, of `stream`.
+    /// Returns the frame as one of `stream`.
     pub(super) fn frame(&self, stream: u32) -> Frame<'_> {
         let header = &self.header;
         let (data, format) = self.room.bytes.split_at(data_len(header) as usize);
@@ -55,7 +55,7 @@ impl Whole {
     }
 }
 
-/// Returns the bytes of a frame without its format.
+/// Returns how many bytes a frame has, its format not included.
 pub(super) fn data_len(header: &FrameHeader) -> u64 {
     u64::from(header.len) - u64::from(header.format_len)
 }
