@@ -1,8 +1,8 @@
 //! Two feeds of the same frames, at a receiver: two subscribers, whose frames are one stream for
 //! each sender.
 //!
-//! The owner drives each subscriber with the sink that [`Feeds::sink`] makes; the frames and events
-//! of both arrive at the one sink of the application, each once.
+//! The owner drives each subscriber with the sink that [`Feeds::sink`] makes. The frames and events
+//! of both arrive at the application's one sink, each frame once.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -12,11 +12,11 @@ use wire::object::Refusal;
 
 use crate::{FrameSink, SessionEvent};
 
-/// What joins two feeds.
+/// The part that joins two feeds.
 #[derive(Debug)]
 pub struct Feeds {
     arbiter: Arbiter,
-    /// How the senders that have left by a feed have done so.
+    /// By stream: how the sender has left, as a feed has told.
     ends: BTreeMap<u32, SenderEnd>,
 }
 
@@ -28,7 +28,7 @@ struct SenderEnd {
 }
 
 impl Feeds {
-    /// Joins feeds, of which frames of `held_bytes_max` may wait for each other.
+    /// Joins two feeds. Frames of at most `held_bytes_max` bytes may wait for the other feed.
     #[must_use]
     pub fn new(held_bytes_max: usize) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Feeds {
         }
     }
 
-    /// Makes the sink for one feed's subscriber; what both give goes to `sink`.
+    /// Makes the sink for one feed's subscriber. What both subscribers give goes to `sink`.
     pub const fn sink<'a, S: FrameSink + ?Sized>(
         &'a mut self,
         now: Instant,
@@ -66,12 +66,12 @@ impl Feeds {
         }
     }
 
-    /// Begins to leave: both subscribers are closed after this, and [`Feeds::finish`] follows.
+    /// Begins to leave. The caller then closes both subscribers and calls [`Feeds::finish`].
     pub fn leave(&mut self) {
         self.arbiter.leave();
     }
 
-    /// Gives `sink` everything that is settled.
+    /// Gives `sink` everything that has come, and forgets all senders.
     pub fn finish<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
         self.arbiter.finish(now);
         self.hand_over(sink);
@@ -88,7 +88,7 @@ impl Feeds {
         self.arbiter.pop_apart()
     }
 
-    /// Returns the part that makes one stream of both.
+    /// Returns the part that makes one stream of both feeds.
     #[must_use]
     pub const fn arbiter(&self) -> &Arbiter {
         &self.arbiter
@@ -124,8 +124,8 @@ impl Feeds {
         self.ends.retain(|stream, _| arbiter.is_known(*stream));
     }
 
-    /// Notes how a sender has left by a feed: that it has ended says more than that it has
-    /// vanished.
+    /// Notes how a sender has left by a feed. If a feed has told that the sender has ended, that
+    /// stays.
     fn note_end(&mut self, stream: u32, event: SessionEvent) {
         let end = self.ends.entry(stream).or_insert(SenderEnd {
             event,
@@ -172,8 +172,7 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         self.feeds.hand_over(self.sink);
     }
 
-    /// Notes that a session is one that this end cannot take: it must not keep another from its
-    /// place.
+    /// Notes that this end cannot take a session. It must not take the place of another session.
     fn refuse(&mut self, session: u32, event: SessionEvent) {
         let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) else {
             return;
@@ -186,7 +185,7 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
 
 impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
     fn frame(&mut self, event: &FrameEvent<'_>) {
-        // All frames go through the arbiter.
+        // Nothing calls this: `settled` gives all frames to the arbiter.
         self.sink.frame(event);
     }
 

@@ -26,7 +26,7 @@ use crate::parameters::{
 };
 use crate::{Ended, Endpoint, Handle, Publisher, Sending};
 
-/// The choices of the owner of a sender of frames.
+/// The choices that the owner of a frame sender makes.
 #[derive(Clone, Debug)]
 pub struct FrameStream {
     /// The settings that all frames have in common.
@@ -42,8 +42,8 @@ pub struct FrameStream {
 /// How the packets of a frame leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FramePacing {
-    /// Evenly over the interval between two frames, less a headroom for repairs; at the rate that
-    /// is set, if one is. With neither a rate nor an interval, as fast as the host sends.
+    /// Evenly over the interval between two frames, less a headroom for repairs. If a rate is set,
+    /// at that rate. With neither a rate nor an interval, as fast as the host sends.
     #[default]
     Even,
     /// As fast as the host sends, with pauses.
@@ -52,14 +52,14 @@ pub enum FramePacing {
         limit: u32,
         /// The pause after that many packets.
         micro_delay: Duration,
-        /// The pause after the last packet of a frame.
+        /// The pause after the last packet of a frame; `micro_delay` if that is longer.
         cycle_delay: Duration,
     },
 }
 
 impl FrameStream {
-    /// Returns the protocol parameters for a sender at an address of the family of `own`: the rate,
-    /// and windows long enough for all frames whose deadline has not passed.
+    /// Returns the protocol parameters for a sender at the address `own`: the rate, and windows
+    /// long enough for all frames whose deadline has not passed.
     ///
     /// # Errors
     /// When the parameters contradict each other with these values.
@@ -106,8 +106,8 @@ impl FrameStream {
             Some(frames) => usize::try_from(frames).unwrap_or(usize::MAX),
             None => 0,
         };
-        // The frames that wait, the frames that can be repaired, and the frame that is repaired
-        // last. A backlog is at most a quarter of the window.
+        // The window has room for the frames that wait, for those that can be repaired, and for one
+        // more. The backlog is at most a quarter of the window.
         let frames = kept
             .saturating_add(FRAMES_BACKLOG + 1)
             .max(4 * FRAMES_BACKLOG);
@@ -124,7 +124,7 @@ impl FrameStream {
     }
 }
 
-/// Returns the bytes of `bytes` and of the parity that leaves with them unasked.
+/// Returns `bytes` and the bytes of the parity packets that leave with them unasked.
 fn with_parity(bytes: usize, config: &Config) -> usize {
     let parity = config.fec_proactive().max(config.fec_proactive_max()) as usize;
     match config.fec_group() as usize {
@@ -193,8 +193,7 @@ impl FramePublisher {
     /// frame's bytes from there on into the memory that they are sent from.
     ///
     /// # Errors
-    /// [`Full::TooLong`] for a frame that never fits (`max` is the most bytes, with all headers);
-    /// [`Full::Closed`] after the end.
+    /// [`Full::TooLong`] for a frame that is empty or never fits; [`Full::Closed`] after the end.
     pub fn offer(
         &mut self,
         timestamp_ns: u64,
@@ -208,24 +207,25 @@ impl FramePublisher {
         self.offer_heard(timestamp_ns, len, fill)
     }
 
-    /// Whether a receiver has joined, or frames leave without one.
+    /// Returns true when a receiver is there, or when frames leave without one.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.is_always_sent || self.publisher.audience().receiver_count() > 0
     }
 
-    /// Notes that a frame is not sent because nobody listens; it has no number.
+    /// Notes that a frame is not sent because nobody listens. It gets no number.
     pub const fn unheard(&mut self) {
         self.frames.unheard();
     }
 
-    /// Gives a frame that cannot be sent its number, as the other feed has sent it.
+    /// Counts a frame as an overrun. This feed cannot take it, but the other feed has numbered it,
+    /// and the numbers of both must agree.
     pub const fn pass_over(&mut self) {
         self.frames.overrun();
     }
 
-    /// Takes a frame as [`FramePublisher::offer`] does, whoever listens: one of two feeds, of which
-    /// receivers may hear the other.
+    /// Takes a frame as [`FramePublisher::offer`] does, even if nobody listens. This is for one of
+    /// two feeds: receivers may listen to the other.
     ///
     /// # Errors
     /// Those of [`FramePublisher::offer`]; the frame has no number then.

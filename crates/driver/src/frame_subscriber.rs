@@ -1,5 +1,5 @@
 //! The receiving end of frames: a subscriber that takes packets as they come, and the receiver that
-//! puts their payloads together to frames.
+//! puts their payloads together into frames.
 //!
 //! A missing packet is asked for only while its frame can still be whole in time; packets of
 //! settled frames are given up.
@@ -18,8 +18,8 @@ use crate::{Admission, Endpoint, Handle, Left, MessageSink, Receiving, SessionEv
 
 /// A sink for what a [`FrameSubscriber`] receives. Frames of one session come in order.
 pub trait FrameSink {
-    /// Takes a whole frame, or a report that frames were lost; `event` is valid during the call
-    /// only. The frame's stream is the session's number.
+    /// Takes a whole frame, a report that frames were lost, or the end of a stream. `event` is
+    /// valid during the call only. Its stream is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
     /// Takes everything that is settled, in order. The default passes each on to
@@ -36,8 +36,8 @@ pub trait FrameSink {
     /// turn out to be the feeds of one, the later of their numbers ends.
     fn event(&mut self, event: SessionEvent);
 
-    /// Takes an event of one of two feeds: it was found, or is over. Its session is the number that
-    /// the sender has in all other calls.
+    /// Takes an event of one of two feeds: a session was found there, or is over. The session
+    /// number in `event` is the one that the sender has in all other calls.
     fn feed_event(&mut self, feed: Feed, event: SessionEvent) {
         let _ignored = (feed, event);
     }
@@ -67,7 +67,7 @@ pub struct FrameSubscriber {
 }
 
 impl FrameSubscriber {
-    /// Opens a session. With `reporter`, it reports to senders that ask for reports.
+    /// Opens a session. With `reporter`, this end reports to senders that ask for reports.
     #[must_use]
     pub fn open(
         receiving: &Receiving,

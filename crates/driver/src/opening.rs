@@ -80,15 +80,16 @@ pub struct Sending {
     pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
-    /// Where the session with the same frames comes from; [`Sending::pair`] says it.
+    /// The address of the session with the same frames, which [`Sending::pair`] sets; `None` when
+    /// there is no such session.
     pub partner: Option<IpAddr>,
     /// The function that computes parity.
     pub combine: Combine,
 }
 
 impl Sending {
-    /// Makes this session and `other` the two feeds of one sender: receivers see it by their
-    /// identifiers, and by what their marks say of each other.
+    /// Makes this session and `other` the two feeds of one sender. Receivers know that by the
+    /// identifiers of both, and by the addresses in their marks.
     pub fn pair(&mut self, other: &mut Self) {
         let taken = [0, self.destination_port, other.destination_port];
         let mut tsi = self.identity.tsi;

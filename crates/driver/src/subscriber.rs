@@ -36,9 +36,9 @@ pub trait MessageSink {
         let _ignored = (session, name);
     }
 
-    /// Takes where the session that carries the same frames comes from, as this one says; the
-    /// unspecified address when there is none. Only sessions of frames without a key say so. The
-    /// default ignores it.
+    /// Takes the address of the session that carries the same frames, as `session` says. It is the
+    /// unspecified address when there is no such session. Only frame sessions without a key say
+    /// this. The default ignores it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }
@@ -119,7 +119,7 @@ pub struct Subscriber {
     /// Sessions whose senders gave this receiver up, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
-    /// Packets handled when the last turn ended.
+    /// How many packets had come when the last turn ended.
     seen_packets: u64,
     /// Packets that the kernel has dropped, as the owner said last.
     host_drops: u64,
@@ -207,8 +207,8 @@ impl Subscriber {
         self.messages
     }
 
-    /// Follows only senders that `admission` takes, and ignores all packets of others. Call it
-    /// before the first turn: a sender that was found before it may stay.
+    /// Follows only senders that `admission` takes, and ignores all packets of others. Call this
+    /// before the first turn: a sender that was found earlier may stay.
     pub fn admit_only(&mut self, admission: Admission) {
         self.trust.admit_only(admission);
     }
@@ -409,7 +409,7 @@ impl Subscriber {
 }
 
 /// Hands over one message, or each message of a packed packet, and returns how many. A packet that
-/// cannot be unpacked to its end counts as lost; no Towline sender makes one.
+/// cannot be unpacked to its end counts as lost. No Towline sender makes such a packet.
 #[inline]
 fn give<S: MessageSink + ?Sized>(
     session: u32,

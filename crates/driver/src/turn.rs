@@ -1,4 +1,4 @@
-//! The loop itself. It fits on a screen and knows no protocol.
+//! The loop itself. It knows no protocol.
 
 use base::{Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch};
 use delivery::LinkCommand;
