@@ -44,7 +44,7 @@ pub struct SessionBuilder {
     pub(crate) control_port: u16,
     pub(crate) receivers_from: Vec<Allowed>,
     profile: Option<&'static Profile>,
-    /// The names of the settings that were set by name, which count more than the profile.
+    /// The names of the settings that were set by name. These settings count more than the profile.
     given: BTreeSet<String>,
 }
 
@@ -394,7 +394,8 @@ pub(crate) struct Sockets {
     pub(crate) choice: Choice,
 }
 
-/// One end of an open session: the part that all faces of the library share.
+/// One end of an open session: the part that all faces of the library share, such as
+/// [`crate::Publisher`].
 pub(crate) struct End<E> {
     pub(crate) driver: Driver<Backend, E>,
     pub(crate) warnings: Vec<String>,
@@ -502,7 +503,8 @@ impl<E: Endpoint + Count> End<E> {
     }
 }
 
-/// Gives `$face`, whose field `end` is an [`End`], the methods that every face has.
+/// Gives `$face` the methods that all types for an open session have. The field `end` of `$face` is
+/// an [`End`], or has the methods of one.
 macro_rules! face {
     ($face:ty) => {
         impl $face {
@@ -580,8 +582,9 @@ pub(crate) fn default_name(told_apart_by: &str) -> String {
     format!("{host}:{told_apart_by}")
 }
 
-/// The name of an end that is made from its process's number, taken until this is dropped. The next
-/// end may then take that name; others see it as the same receiver that comes back.
+/// A name for an end, made from the number of its process. No other end of the process takes the
+/// name until this is dropped. Then another end may take it, and senders see that end as the same
+/// receiver that comes back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,

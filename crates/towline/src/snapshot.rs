@@ -41,7 +41,7 @@ impl Snapshot {
         set.for_each(&mut |name, info, value| self.values.push((name, info, value)));
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Forgets all values and keeps the memory.
     pub fn clear(&mut self) {
         self.values.clear();
         self.receivers = None;

@@ -1,5 +1,5 @@
-//! One end of a session, or two that bring the same frames: each has its own sockets, and one
-//! thread turns both and waits for both.
+//! One end of a session, or the ends of two sessions with the same frames. Each end has its own
+//! sockets. One thread turns both ends and waits for both.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Ends<E> {
     pub(super) first: End<E>,
     second: Option<Second<E>>,
-    /// Feeds that cannot be used any more, and why.
+    /// By feed: why it cannot be used any more.
     faults: [Option<String>; 2],
     /// The last turn left nothing to do.
     is_idle: bool,
@@ -80,7 +80,7 @@ impl<E> Ends<E> {
         }
     }
 
-    /// Returns the ends, also one that cannot be used any more.
+    /// Returns all ends, including one that cannot be used any more.
     fn all(&self) -> impl Iterator<Item = &End<E>> {
         let second = self.second.as_ref().map(|second| &second.end);
         std::iter::once(&self.first).chain(second)
@@ -116,7 +116,8 @@ impl<E> Ends<E> {
 }
 
 impl<E: Endpoint> Ends<E> {
-    /// Makes a turn of each end. One that fails is left out from then on, and the other goes on.
+    /// Makes a turn of each end that can be used. An end that fails is left out from then on, and
+    /// the other goes on.
     ///
     /// # Errors
     /// When no end can be used any more.
@@ -144,14 +145,14 @@ impl<E: Endpoint> Ends<E> {
         Ok(sum)
     }
 
-    /// Whether the other end can be used.
+    /// Returns true when there is another end that can be used.
     fn can_spare(&self, feed: Feed) -> bool {
         self.is_pair() && self.faults[feed.other().index()].is_none()
     }
 
     fn lose(&mut self, feed: Feed, error: &Error) {
         if let (Some(second), Some(end)) = (&self.second, self.get(feed)) {
-            // What is ready at it would end every wait.
+            // Otherwise, whatever is ready at this end would end every wait.
             let _removed = second.epoll.remove(end.descriptor());
             let (interface, _) = end.interface();
             let what = format!("the feed by {interface} cannot be used any more: {error}");
@@ -182,7 +183,7 @@ impl<E: Endpoint> Ends<E> {
             return self.first.wait(until);
         }
         self.arm(until);
-        // A wake-up is for the first end, which may be out of use.
+        // A waker wakes the first end, which may be out of use.
         let is_deaf = self.faults[Feed::First.index()].is_some();
         let timeout = is_deaf.then_some(DEAF_TIME_MAX);
         if let Some(second) = &mut self.second {
@@ -199,7 +200,8 @@ impl<E: Endpoint> Ends<E> {
         self.first.interface()
     }
 
-    /// Says why nothing has left; `None` when something has left by one of the ends.
+    /// Says why nothing has left; `None` when an end has sent something, or has had nothing to
+    /// send.
     pub(super) fn send_error(&self) -> Option<SystemError> {
         let mut errors = self.all().map(End::send_error);
         let first = errors.next().flatten()?;
@@ -232,7 +234,7 @@ impl<E: Endpoint> Ends<E> {
 }
 
 impl<E: Endpoint + Count> Ends<E> {
-    /// Adds every counter: of two ends, the sum of both.
+    /// Adds every counter; with two ends, the sum of both.
     pub(super) fn snapshot(&self, snapshot: &mut Snapshot) {
         let Some(second) = &self.second else {
             return self.first.snapshot(snapshot);

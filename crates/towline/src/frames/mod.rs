@@ -1,5 +1,5 @@
-//! The faces for frames: images of a camera and other things of megabytes that are of use for a
-//! moment only.
+//! The library's types for frames: images of a camera, and other data of megabytes that is of use
+//! for a moment only.
 
 mod ends;
 

@@ -53,8 +53,8 @@ impl FramePublisherBuilder {
     /// Sends every frame by this session, too: a second feed, best over another network. Receivers
     /// that take both feeds lose a frame only when neither brings it in time. The feeds share
     /// nothing: each has its sockets, its repairs, its pace and its receivers, and neither waits
-    /// for the other. Frames leave by both while a receiver has joined by one. A transport session
-    /// identifier of this session is overwritten. Default: one feed.
+    /// for the other. Frames leave by both feeds while either of them has a receiver. A transport
+    /// session identifier of this session is overwritten. Default: one feed.
     ///
     /// **Cost**: each frame is written twice, and `fill` of [`FramePublisher::offer`] is called for
     /// each feed.
@@ -95,7 +95,8 @@ impl FramePublisherBuilder {
         self
     }
 
-    /// Sends no frame before this many receivers have joined. Default 0.
+    /// Sets how many receivers are expected. [`FramePublisher::has_expected`] and
+    /// [`Closed::missing`] count by it; frames do not wait for them. Default 0.
     #[must_use]
     pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
@@ -210,7 +211,7 @@ impl FramePublisher {
 
     /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and writes the
     /// frame's bytes from there on into the memory that they are sent from, one packet at a time,
-    /// so that they are not copied again. `timestamp_ns` is the time of a clock of the caller that
+    /// so that they are not copied again. `timestamp_ns` is the time of the frame, by a clock that
     /// does not go back.
     ///
     /// With two feeds, `fill` is called for every packet of the first one, and then again from
@@ -259,7 +260,7 @@ impl FramePublisher {
         }
     }
 
-    /// Gives a frame its number on the feed that could not take it.
+    /// Makes the feed that could not take a frame count its number.
     fn level_up(&mut self) {
         let ends = self.end.usable();
         let numbers = ends.map(|(_, end)| end.driver.endpoint.frames().next_id());
@@ -304,7 +305,7 @@ impl FramePublisher {
         ends.any(|(_, end)| end.driver.endpoint.audience().has_expected())
     }
 
-    /// Returns how many receivers report; of two feeds, by the one that has more.
+    /// Returns how many receivers report; with two feeds, the greater of the two numbers.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         let ends = self.end.usable();
@@ -342,7 +343,7 @@ impl FramePublisher {
         Some((feed, event))
     }
 
-    /// Says how one of two feeds is doing; `None` where there is no such feed.
+    /// Says how a feed is doing; `None` where there is no such feed.
     #[must_use]
     pub fn feed(&self, feed: Feed) -> Option<FeedSent> {
         let end = self.end.get(feed)?;
@@ -406,9 +407,9 @@ impl FramePublisher {
         }
     }
 
-    /// Ends one feed soon after the other has ended well, so that a network that is cut does not
-    /// hold the end up: what is late by then is of no use to anybody. A feed that no receiver
-    /// joined ends well at once, and its end says nothing about the receivers of the other.
+    /// Ends one feed soon after the other has ended well. So a network that is cut does not hold
+    /// the end up: what is late by then is of no use to anybody. A feed that no receiver joined
+    /// ends well at once. Its end does not count when a receiver has joined the other feed.
     fn follow_the_end(&mut self, now: Instant) {
         let had_receivers =
             |end: &End<driver::FramePublisher>| end.driver.endpoint.audience().joined() > 0;
@@ -421,7 +422,7 @@ impl FramePublisher {
         if self.end.is_pair() && self.end.usable().any(|(_, end)| is_well(end)) {
             let by = now + self.frames().deadline + CLOSE_POLL;
             for (_, end) in self.end.usable_mut() {
-                // A deadline that has come nearer stays.
+                // A nearer deadline that was set before stays.
                 end.driver.endpoint.close(now, by);
             }
         }
@@ -458,7 +459,7 @@ fn refused(full: Full) -> Error {
     }
 }
 
-/// What has left by one of two feeds.
+/// What has left by one feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeedSent {
@@ -476,7 +477,7 @@ pub struct FeedSent {
     pub repairs: u64,
     /// Receivers that report now.
     pub receivers: u32,
-    /// Why the feed cannot be used any more.
+    /// Why the feed cannot be used any more; `None` while it can.
     pub error: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
 /// **Cost**: one copy of each packet, into the memory of its frame.
 pub struct FrameSubscriber {
     end: Ends<driver::FrameSubscriber>,
-    /// What makes one stream of two feeds.
+    /// The part that makes one stream of two feeds; `None` with one feed.
     feeds: Option<Feeds>,
     /// The latest time at which leaving ends, once it has begun.
     leave_by: Option<Instant>,
@@ -42,12 +42,14 @@ impl FrameSubscriber {
         })
     }
 
-    /// Opens two receiving sessions, each of which keeps the bounds of `config`, for the two feeds
-    /// of [`crate::FramePublisherBuilder::also`]. Of a sender with two feeds, each frame comes
-    /// once, whole if one feed brought it in time. Senders with one feed come as always, by either
-    /// session. The numbers of sessions in frames and events are those of senders. Feeds that come
-    /// from other addresses than their marks name, as one does behind a relay, count as two senders
-    /// with one feed each, and [`FrameSubscriber::take_warnings`] says so.
+    /// Opens two receiving sessions for the two feeds of [`crate::FramePublisherBuilder::also`].
+    /// Each session keeps the bounds of `config`. If a sender has two feeds, each of its frames
+    /// comes once, and comes whole if one feed brought it in time. A sender with one feed may come
+    /// by either session. The session number in a frame or event is that of a sender.
+    ///
+    /// The mark of each feed names the address of the other. If a feed comes from another address,
+    /// such as that of a relay, the feeds count as two senders with one feed each, and
+    /// [`FrameSubscriber::take_warnings`] says so.
     ///
     /// # Errors
     /// Those of [`FrameSubscriber::open`].
@@ -121,7 +123,7 @@ impl FrameSubscriber {
         self.end.arm(due);
     }
 
-    /// Returns what became of the frames of a session that is not over.
+    /// Returns what became of a session's frames so far; `None` for an unknown session.
     #[must_use]
     pub fn counts(&self, session: u32) -> Option<&FrameCounts> {
         match &self.feeds {
@@ -138,8 +140,8 @@ impl FrameSubscriber {
     }
 
     /// Returns when each of two feeds last had a frame whole, by the clock of
-    /// [`FrameSubscriber::now`]; `None` for one that never had. A feed whose time stays behind that
-    /// of the other is dead.
+    /// [`FrameSubscriber::now`]; `None` for a feed that never had one, or if there is one feed
+    /// only. If the time of one feed stays behind that of the other, the feed is dead.
     #[must_use]
     pub fn feeds_heard(&self) -> [Option<Instant>; 2] {
         let of = |feeds: &Feeds| Feed::ALL.map(|feed| feeds.arbiter().heard(feed));
@@ -199,7 +201,7 @@ impl FrameSubscriber {
     }
 }
 
-/// Words why two feeds count as two senders.
+/// Says why two feeds count as two senders.
 fn told(apart: &Apart) -> String {
     let Apart {
         tsi,

@@ -21,8 +21,9 @@ pub struct Closed {
     pub confirmed: u32,
     /// Receivers that were expected and never joined.
     pub missing: u32,
-    /// Receivers that joined and had not been given everything when they left or the session ended,
-    /// or that lost some of it, or reported what was never sent.
+    /// Names of the receivers that joined and are not confirmed. Some had not been given everything
+    /// when they left or when the session ended. Others lost some of it, or reported what was never
+    /// sent.
     pub unconfirmed: Vec<String>,
     /// Packets that receivers lost for good, all receivers together.
     pub lost: u64,
@@ -51,8 +52,9 @@ impl Closed {
         closed
     }
 
-    /// Returns how two feeds of the same data ended: as the better one did. What the other one lost
-    /// came by this one, to the same receivers. A feed that no receiver joined proves nothing.
+    /// Returns how two feeds of the same data ended: as the better feed did. What the other feed
+    /// lost came by the better one, to the same receivers. A feed that no receiver joined proves
+    /// nothing.
     pub(crate) fn or(self, other: Self) -> Self {
         let worth = |it: &Self| {
             let lost = Reverse(it.lost);
