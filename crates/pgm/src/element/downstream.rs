@@ -164,7 +164,7 @@ impl Element {
             for (place, option) in options.iter_mut().zip(kept) {
                 *place = match option {
                     // Receivers send their reports to this element, and NAKs to the group's port.
-                    // The packets of a partner may come to them from another element.
+                    // The mark names no partner here: its packets may come by another element.
                     PgmOption::Mark(mark) => PgmOption::Mark(Mark {
                         upstream_port: 0,
                         control_port: here.control_port * u16::from(mark.control_port > 0),
@@ -232,7 +232,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends a repair from the source on by all of `ways`: the ways that asked for it.
+    /// Sends a repair from the source on by each of `ways`, which have asked for it.
     fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
@@ -267,8 +267,8 @@ impl Element {
         Ok(())
     }
 
-    /// Notes that the source was heard; fails when the packet did not come from the neighbour
-    /// upstream.
+    /// Notes that the source was heard. Fails when the session is unknown, or when the packet did
+    /// not come from the neighbour upstream.
     fn hear(
         &mut self,
         now: Instant,

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Order of sending (RFC 3208 section 5.1.3): NCF, SPM and POLL, then repairs within their share,
-//! the receivers that ask taking turns, then new data. The rate limit counts everything with IP and
+//! in turns for the receivers that ask, then new data. The rate limit counts everything with IP and
 //! UDP headers; it is never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
@@ -619,8 +619,8 @@ enum Closing {
         /// The source answers NAKs at least until this time, however short `linger` is.
         at_least: Instant,
     },
-    /// Everything was sent; SPMs carry OPT_FIN (OPT_RST after an abort), and the source answers
-    /// NAKs.
+    /// Everything was sent, and the source answers NAKs; SPMs carry OPT_FIN. After an abort, SPMs
+    /// carry OPT_RST, and the abort says whether NAKs are answered.
     Finished {
         /// When the source falls silent.
         until: Instant,
@@ -640,9 +640,9 @@ impl Closing {
 pub enum Full {
     /// Unsent data, queued repairs or flow control hold the window: send, then try again.
     Window,
-    /// The message is longer than the source can ever take.
+    /// What was offered is longer than the source can ever take.
     TooLong {
-        /// The longest message that the source takes, in bytes.
+        /// The most bytes that the source takes at once.
         max: usize,
     },
     /// The source was closed.
@@ -670,7 +670,7 @@ fn elimination(config: &Config, measured: Duration) -> Duration {
     config.elimination_interval().or(measured)
 }
 
-/// Length of an IPv6 SPM with every option, but without tag, in bytes, rounded up.
+/// Length of an IPv6 SPM with every option, but without tag and partner, in bytes, rounded up.
 const SPM_BYTES: usize = 136;
 /// Capacity of the buffer in which SPMs and NCFs are built, in bytes.
 const CONTROL_BYTES: usize = 512;

@@ -1,5 +1,5 @@
-//! The identity of a sender: the global source identifier and, with the source port, the transport
-//! session.
+//! The identity of a sender: its global source identifier, and the identifier of its transport
+//! session, which adds the source port.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub struct Tsi {
 }
 
 impl Tsi {
-    /// Returns the session that carries the same frames, where their source sends them twice: it
-    /// has the same source identifier, and a port whose last bit is the other one. The partner of
-    /// the partner is the session itself.
+    /// Returns the identifier of the session that carries the same frames, if their source sends
+    /// them twice. It has the same source identifier, and a port that differs in the last bit. The
+    /// partner of the partner is the session itself.
     ///
     /// **Spec**: `docs/src/protocol.md` section 14.
     #[must_use]

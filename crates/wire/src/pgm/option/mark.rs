@@ -92,7 +92,7 @@ pub struct MarkTag {
     /// The 64-bit position of the newest data packet that has left. Its low half is a sequence
     /// number; its high half counts the laps of the sequence numbers, from 1.
     pub edge: u64,
-    /// The keyed hash of the packet; in it, the packet's checksum and tag count as zeros.
+    /// The keyed hash of the packet, made with zeros in place of the packet's checksum and tag.
     pub tag: [u8; Self::TAG_LEN],
 }
 
@@ -140,8 +140,8 @@ impl Mark {
         }
     }
 
-    /// Returns the same mark with the address of the partner, or without it: a relay does not pass
-    /// it on, as the partner's packets may come from another relay.
+    /// Returns the same mark with this address of the partner, or without an address. A relay does
+    /// not pass the address on, because the partner's packets may come from another relay.
     #[must_use]
     pub const fn with_partner(mut self, partner: Option<IpAddr>) -> Self {
         self.optional &= !Self::PARTNER;
@@ -212,7 +212,7 @@ impl Mark {
         value.len() >= Self::PREFIX_LEN && value.starts_with(&Self::MAGIC.to_be_bytes())
     }
 
-    /// Returns the bytes behind the fields that every mark of this version has.
+    /// Returns how many bytes follow the fields that every mark of this version has.
     #[must_use]
     pub fn extra_len(&self) -> usize {
         let tag = self.tag.map_or(0, |_| MarkTag::LEN);
