@@ -1,10 +1,10 @@
 //! Frames under faults: a sender, some receivers, and a judge of every frame.
 //!
-//! A seed draws what the network does, how frames leave, and whether receivers pause or join late.
-//! Whatever it is, these must hold at each receiver: a frame is never damaged, but by bit errors
-//! that no checksum detects, never out of order and never late; each number from the first frame on
-//! is whole or lost for one cause; and where the sender's last word came, the numbers are those of
-//! the sender.
+//! A seed draws what the network does, how frames leave, and whether receivers pause. Whatever the
+//! seed, this must hold at each receiver:
+//! - frames come in order and not late, and only bit errors that no checksum detects damage them;
+//! - each number from the first frame on is whole, or lost for one cause;
+//! - if the sender's END came, the numbers reach to the sender's last one.
 
 use std::{cell::RefCell, convert::Infallible, fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -33,13 +33,13 @@ pub struct FramesReport {
     pub numbered: u64,
     /// Frames delivered, at all receivers together.
     pub whole: u64,
-    /// Of these, frames with a repair.
+    /// Of these, frames in which a packet, mostly a repair, came after later packets.
     pub repaired: u64,
     /// Frames lost, at all receivers together, in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
     /// Packets that came to receivers with bit errors that no checksum detects.
     pub tainted: u64,
-    /// Frames delivered with other bytes than were sent, for such errors.
+    /// Frames delivered with other bytes than were sent, because of such errors.
     pub damaged: u64,
 }
 
@@ -84,7 +84,8 @@ pub fn run(seed: u64) -> Result<FramesReport, String> {
             mtu: plan.mtu - 28,
             ..EndpointSetup::new(host, Some(group()))
         });
-        // Not at first: a receiver knows no frame then that was faster than those of its pause.
+        // No receiver pauses at first: it would know no frame yet that was faster than those of its
+        // pause.
         if plan.pauses && !is_sender && rng.chance(1, 2) {
             let at = world.now() + Duration::from_millis(rng.between(300, 1500));
             let length = Duration::from_millis(rng.between(1, 400));
@@ -181,7 +182,7 @@ impl Plan {
         }
     }
 
-    /// The faults of one way of a link.
+    /// Draws the faults of one direction of a link.
     fn faults(&self, rng: &mut Rng) -> Vec<Fault> {
         let mut list = Vec::new();
         if rng.chance(1, 2) {
@@ -209,7 +210,8 @@ impl Plan {
             list.push(Fault::Duplicate { chance, after: by });
         }
         if rng.chance(1, 4) {
-            // A checksum detects every single bit; two links may flip one each, and hide both.
+            // A checksum detects any single bit error. But two links may flip one bit each, and the
+            // two errors may hide each other.
             let chance = Ratio::per_mille(rng.between(1, 20) as u32);
             list.push(Fault::Corrupt {
                 chance,
@@ -241,8 +243,8 @@ impl Plan {
         builder.build().expect("the drawn parameters fit together")
     }
 
-    /// No frame may be given out later than this after it was made. A deadline counts from the
-    /// fastest frame, of which any packet may have been the first to come.
+    /// Returns the greatest age that a frame may have when it is given out. A deadline counts from
+    /// the fastest frame, of which any packet may have been the first to come.
     fn latest(&self) -> Duration {
         self.deadline + self.interval + Duration::from_millis(4 * self.delay_ms_max + 5)
     }
@@ -438,8 +440,8 @@ impl ReceiverNode {
             Err(fault) => self.sink.fail(fault.to_string()),
         }
         let hidden = self.driver.io.world().borrow().counts(endpoint).tainted;
-        // A bit error that no checksum detects also spoils the packets recovered with the damaged
-        // one.
+        // A packet with a bit error that no checksum detects also spoils the packets that are
+        // recovered with it.
         let spoiled = match hidden {
             0 => 0,
             _ => self.driver.endpoint.receiver().counters().recovered_sqns,
@@ -463,12 +465,13 @@ impl ReceiverNode {
 struct Sink {
     now: Instant,
     latest: Duration,
-    /// The next number.
+    /// The next frame's number; `None` before the first frame.
     next: Option<u64>,
     found: u64,
     tainted: u64,
     damaged: u64,
-    /// A stream that contradicts itself ends and begins anew; nobody forges packets here.
+    /// True once the stream has ended. It must not begin anew after that: nobody forges packets
+    /// here, so that no stream contradicts itself.
     has_ended: bool,
     is_over: bool,
     record: Rc<RefCell<Record>>,
@@ -548,7 +551,7 @@ impl FrameSink for Sink {
     }
 }
 
-/// The byte at `at` of frame `id`.
+/// Returns the byte at `at` of frame `id`.
 const fn byte_of(id: u64, at: usize) -> u8 {
     (id as usize * 31 + at * 7 + at / 251) as u8
 }

@@ -10,7 +10,8 @@
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
 //! ```
 //!
-//! Exit 0 when every run held, 1 when one did not, 2 when the command line was wrong.
+//! Exit 0 when every run held, 1 when one did not, 2 when the command line was wrong or a record
+//! could not be written.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     if order.records {
         return record(&order);
     }
-    // The panic hook is silent: a failing run panics, and its report already has the text.
+    // A run that fails may panic. The panic hook is silent, because each failing run is reported.
     std::panic::set_hook(Box::new(|_| {}));
     run_all(&order)
 }
@@ -120,7 +121,7 @@ impl Order {
             .map(|report| report.to_string())
     }
 
-    /// Returns the arguments in front of a seed that run its plan again.
+    /// Returns the arguments that run this plan again; the seed comes after them.
     fn again(&self) -> String {
         match &self.scenario {
             Some((path, _)) => format!("--scenario {path} --seed"),

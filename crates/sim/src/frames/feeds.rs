@@ -1,4 +1,4 @@
-//! The same frames by two networks, of which each has faults of its own, and one is cut for a
+//! The same frames over two networks. Each network has faults of its own, and one may be cut for a
 //! while.
 //!
 //! A process with two feeds is two nodes here, one for each feed. Both nodes share what joins the
@@ -27,7 +27,7 @@ use crate::{
 /// What a run of two feeds came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedsReport {
-    /// What came of both.
+    /// What came of both feeds together.
     pub frames: FramesReport,
     /// What each feed brought, at all receivers together.
     pub feeds: [FeedCounts; 2],
@@ -101,8 +101,8 @@ struct Troubles {
     cut_ms_max: u64,
 }
 
-/// Draws what a seed stands for. Of some seeds, a feed is cut for more frames than a receiver goes
-/// along.
+/// Draws what a seed stands for. With some seeds, a feed may be cut for more than the
+/// `FRAMES_OPEN_MAX` frames that a receiver follows at once.
 fn draw(seed: u64, rng: &mut Rng) -> (Plan, Troubles) {
     let mut plan = Plan::draw(seed);
     let mut cut_ms_max = 1500;
@@ -143,8 +143,8 @@ impl Troubles {
                     ..EndpointSetup::new(host, Some(group(feed)))
                 });
             }
-            // The process of a receiver stands still. Not at first: it knows no frame then that was
-            // faster than those of its pause.
+            // No process of a receiver pauses at first: it would know no frame yet that was faster
+            // than those of its pause.
             if plan.pauses && machine > 0 && rng.chance(1, 2) {
                 let at = started + Duration::from_millis(rng.between(300, 1500));
                 let length = Duration::from_millis(rng.between(1, 400));
@@ -156,7 +156,7 @@ impl Troubles {
         }
         if rng.chance(2, 3) {
             let cut = Action::Partition {
-                // The sender's hosts are the first.
+                // The sender's hosts are the first two.
                 island: BTreeSet::from([HostId(rng.below(2) as usize)]),
                 direction: CutDirection::Both,
                 length: Duration::from_millis(rng.between(1, self.cut_ms_max)),
@@ -199,7 +199,7 @@ impl Node for FeedNode {
     }
 }
 
-/// One feed of the sender. Both offer the same frames at the same times.
+/// One feed of the sender. Both feeds offer the same frames at the same times.
 struct FeedSender {
     driver: Driver<SimIo, FramePublisher>,
     plan: Plan,
@@ -296,12 +296,13 @@ impl FeedSender {
     }
 }
 
-/// What joins the feeds of a receiver.
+/// The part that joins the feeds of a receiver, and its application.
 struct Court {
     feeds: Feeds,
     sink: Sink,
-    /// Packets with bit errors that no checksum detects, by feed, and those recovered with them.
+    /// By feed: packets with bit errors that no checksum detects.
     tainted: [u64; 2],
+    /// By feed: packets that were recovered, perhaps with such a packet.
     spoiled: [u64; 2],
     /// Frames that the receiver of each feed had whole.
     whole: [u64; 2],

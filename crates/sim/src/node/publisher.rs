@@ -34,13 +34,13 @@ pub struct PublisherPlan {
     pub seed: u64,
     /// What the publisher does about a slow receiver.
     pub policy: PolicyPlan,
-    /// Takes reports.
+    /// True when the publisher takes reports.
     pub reports: bool,
     /// The publisher offers nothing before this many receivers have joined.
     pub expected: Option<usize>,
     /// The port on which the publisher takes control connections.
     pub control_port: u16,
-    /// What it sends.
+    /// What the publisher sends.
     pub workload: Workload,
     /// When the owner ends the publisher; later messages are not sent.
     pub ends_at: Option<Instant>,
@@ -51,7 +51,7 @@ pub struct PublisherPlan {
 }
 
 impl PublisherPlan {
-    /// The session to open; its random parts are drawn from `rng`.
+    /// Returns the session to open. Its random parts are drawn from `rng`.
     pub(super) fn sending(&self, rng: &mut Rng) -> Sending {
         let drawn = Identity::draw(self.group.port(), || Ok::<_, Infallible>(rng.next_u64()));
         let Ok(identity) = drawn;
@@ -132,7 +132,7 @@ impl PublisherNode {
         }
     }
 
-    /// One turn of the process.
+    /// Makes one turn of the process.
     pub fn turn(&mut self) {
         let now = self.driver.io.now();
         if self.has_exited {
@@ -156,7 +156,7 @@ impl PublisherNode {
                 "{turns} turns in a row did nothing, yet another is due at once"
             ));
         }
-        // The next offer is due with the next burst, and after `RETRY` when the window was full.
+        // The next offer is due with the next burst, but not before `RETRY` has passed.
         let next_offer = self.has_more().then_some(self.burst_at.max(now + RETRY));
         if self.driver.endpoint.ended().is_some() {
             self.has_exited = true;
@@ -168,19 +168,19 @@ impl PublisherNode {
         }
     }
 
-    /// True when the program has ended.
+    /// Returns true when the process has ended.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.has_exited
     }
 
-    /// How the session has ended.
+    /// Says how the session has ended; `None` before its end.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {
         self.driver.endpoint.ended()
     }
 
-    /// The transport session identifier, as text.
+    /// Returns the transport session identifier, as text.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -241,7 +241,7 @@ impl PublisherNode {
         self.next < self.plan.workload.messages
     }
 
-    /// Offers the messages that are due until the window is full; gives how many were taken.
+    /// Offers the messages that are due, until the window is full. Returns how many were taken.
     fn offer_due(&mut self, now: Instant) -> u64 {
         if !self.may_begin(now) {
             return 0;
@@ -264,8 +264,8 @@ impl PublisherNode {
         taken
     }
 
-    /// Returns true when the expected receivers have joined. If they have not joined within
-    /// `START_MAX`, the publisher never sends anything.
+    /// Returns true when the expected receivers have joined, or none are expected. If they have not
+    /// joined within `START_MAX`, the publisher never sends anything.
     fn may_begin(&mut self, now: Instant) -> bool {
         if self.plan.expected.is_none() || self.next > 0 {
             return true;
@@ -320,7 +320,7 @@ impl PublisherNode {
         self.driver.endpoint.close(now, now + self.plan.patience);
     }
 
-    /// When the owner will end the publisher; `None` after that.
+    /// Returns when the owner ends the publisher; `None` once it is closed.
     fn due_end(&self) -> Option<Instant> {
         self.plan.ends_at.filter(|_| !self.is_closed)
     }
@@ -332,7 +332,7 @@ impl PublisherNode {
         }
     }
 
-    /// The receivers that report, while the session's end waits for them.
+    /// Returns the names of the receivers that report, while the session's end waits for them.
     fn reporting(&self) -> Vec<String> {
         if !self.is_closed || self.is_confirmed {
             return Vec::new();
@@ -341,8 +341,8 @@ impl PublisherNode {
         receivers.map(|receiver| receiver.name.to_owned()).collect()
     }
 
-    /// Compares the sender's word about its receivers (`reporting`: those before this turn) with
-    /// what they were given.
+    /// Compares what the sender says about its receivers with what they were given. `reporting`
+    /// names those that reported before this turn.
     fn check_confirmation(&mut self, mut reporting: Vec<String>) {
         while let Some(event) = self.driver.endpoint.pop_event() {
             match event {
