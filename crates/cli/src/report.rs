@@ -272,12 +272,12 @@ pub(crate) trait Document: Serialize {
     const SCHEMA: &'static str;
     /// The schema's version, raised with every change that an old reader would misread.
     const VERSION: u32 = 1;
-    /// Whether the text is the command's data, for standard output; otherwise it is a closing
+    /// True when the text is the command's data, for standard output. Otherwise it is a closing
     /// remark beside the data.
     const IS_DATA: bool;
 
-    /// Whether the text has colours, as escapes of a terminal, and has made texts from elsewhere
-    /// printable by itself.
+    /// True when the text has colours, as escapes of a terminal. The document has then itself made
+    /// texts from elsewhere printable.
     const HAS_COLOURS: bool = false;
 
     /// Writes the document as text, with line ends.

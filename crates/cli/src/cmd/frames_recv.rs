@@ -229,7 +229,7 @@ struct Checker {
     format: Option<String>,
     latency: Delays,
     interval: Duration,
-    /// Frames that came before their timestamp.
+    /// Frames that came before the time in their timestamp.
     negative: u64,
     stretch: Stretch,
     sinks: Sinks,
@@ -318,8 +318,8 @@ impl Checker {
         self.stretch.time().as_secs_f64()
     }
 
-    /// Words the state for a person who watches; `None` when the last line is younger than
-    /// [`LINE_TIME`].
+    /// Returns a line about the state for a person who watches; `None` when the last line is
+    /// younger than [`LINE_TIME`].
     fn fresh_line(
         &mut self,
         group: &str,
@@ -337,7 +337,7 @@ impl Checker {
         Some(line)
     }
 
-    /// Words the state for a person who watches.
+    /// Returns a line about the state, without feeds.
     fn line(&self, group: &str) -> String {
         let seconds = self.seconds();
         let latency = self.latency.percentiles();

@@ -87,7 +87,7 @@ fn open(
     Ok(publisher)
 }
 
-/// Warns when two feeds are on one interface, and refuses one group for both there.
+/// Warns when both feeds use one interface. Then it also refuses the same group for both.
 pub(super) fn check_networks(
     output: &Output,
     (session, also): (&SessionPlan, &Group),
@@ -116,7 +116,7 @@ struct Job<'a> {
     joined: [u64; 2],
 }
 
-/// Counts the frames by what became of them.
+/// Counts of frames, by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sent: u64,
@@ -348,13 +348,13 @@ impl Job<'_> {
     }
 }
 
-/// Tells when the next frame is due.
+/// The time when the next frame is due.
 #[derive(Debug)]
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// The frames come from a file or a program. After a time without frames, the next frames are
-    /// not sent faster to catch up, because they would only overrun each other.
+    /// True when the frames come from a file or a program. After a time without frames, at most one
+    /// interval is made up for: more frames at once would only overrun each other.
     is_live: bool,
 }
 

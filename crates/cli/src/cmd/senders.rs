@@ -136,7 +136,7 @@ impl Senders {
             SessionEvent::Dropped { session, code } => {
                 (session, format!("dropped this receiver: {code}"))
             }
-            // The end of all is told once.
+            // `take` tells the end, once for both feeds.
             _ => return,
         };
         let number = feed.index() + 1;
@@ -162,8 +162,8 @@ impl Senders {
         self.known.get(&session)?.called.as_deref()
     }
 
-    /// Names a sender in a remark: by what it calls itself, once it has said so, and by its
-    /// identifier, which alone tells it from all others.
+    /// Returns what remarks call a sender: the name that it has given itself, if any, and its
+    /// identifier. Only the identifier tells it from all others.
     fn label(&self, session: u32) -> String {
         self.known
             .get(&session)

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendPlan {
     pub(crate) source: FrameSourcePlan,
-    /// Null for the rate that the source names, or else for 20.
+    /// Null when none is given: the rate is then what the source names, or else 20.
     pub(crate) per_second: Option<PerSecond>,
     pub(crate) count: Option<u64>,
     #[serde(rename = "for_s", serialize_with = "optional_seconds")]
@@ -109,7 +109,7 @@ impl FramesSendPlan {
         })
     }
 
-    /// Makes the settings of the session, and of that of the second feed.
+    /// Makes the settings of the session, and those of the second feed's session.
     pub(crate) fn sessions(&self) -> (SessionBuilder, Option<SessionBuilder>) {
         let sockets = self.session.sockets();
         let sockets = sockets.send_buffer_bytes(self.send_buffer_bytes);
@@ -195,7 +195,8 @@ impl FramesRecvPlan {
     }
 }
 
-/// Returns the group of the second feed, at the port of the first where none is written.
+/// Returns the group of the second feed. If `also` names no port, the group has the port of the
+/// first feed.
 fn second_feed(also: Option<&Place>, session: &SessionPlan) -> Result<Option<Group>, Failure> {
     let (Some(also), Some(first)) = (also, session.place.group()) else {
         return Ok(None);
@@ -208,8 +209,8 @@ fn second_feed(also: Option<&Place>, session: &SessionPlan) -> Result<Option<Gro
     Ok(Some(also))
 }
 
-/// Checks that two feeds have different groups: they use one interface, by their texts or as
-/// opening them has shown.
+/// Checks that two feeds on one interface have different groups. That they use one interface, the
+/// caller knows from their texts or from opening them.
 pub(crate) fn check_groups(session: &SessionPlan, also: &Group) -> Result<(), Failure> {
     let is_same = session.place.group().is_some_and(|first| {
         let is_same_host = match (first.ip(), also.ip()) {

@@ -143,7 +143,7 @@ impl SessionPlan {
         session.interface(self.interface.clone())
     }
 
-    /// Makes the settings of a session at another place, by the interface that the place names.
+    /// Makes the settings of a session at another place, on the interface that this place names.
     pub(crate) fn session_at(&self, place: Place) -> SessionBuilder {
         let session = SessionBuilder::at(place)
             .sockets(self.sockets())

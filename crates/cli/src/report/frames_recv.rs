@@ -71,25 +71,26 @@ pub(crate) struct FeedReport {
     first: u64,
     /// Frames that this feed alone had in time.
     only: u64,
-    /// Frames that were whole here, too, after the other feed had been faster.
+    /// Frames that this feed had whole, too, but after the other feed.
     second: u64,
-    /// Frames that were whole here, but after they had been given up.
+    /// Frames that this feed had whole, but too late to be given out.
     late: u64,
-    /// Frames that were lost here, and that the other feed brought.
+    /// Frames that this feed lost, and that the other feed had whole.
     saved: u64,
-    /// Frames that were lost here, and that the other feed did not bring either.
+    /// Frames that this feed lost, and that the other feed did not have in time either.
     lost: u64,
-    /// From the last whole frame of this feed to that of the other; none when it had no frame.
+    /// From the last whole frame of this feed to the last one of either feed; null when this feed
+    /// had none.
     silent_s: Option<f64>,
-    /// At the end, it had no whole frame for a second, or the time of four frames, while the other
-    /// feed had.
+    /// At the end, this feed had no whole frame for more than a second and more than four
+    /// intervals, while the other feed had.
     is_dead: bool,
 }
 
 impl FeedReport {
-    /// Makes the report of a feed that has been silent for a time, or never had a frame while
-    /// frames came for the time `lasted`; the other one has `other`, and a frame comes each
-    /// `interval`.
+    /// Makes the report of a feed from its counts and those of the `other` feed. The feed has had
+    /// no whole frame for the time `silent`; `None` if it never had one. Frames came for the time
+    /// `lasted`, one each `interval`.
     pub(crate) fn new(
         (group, interface): (String, &str),
         [counts, other]: [FeedCounts; 2],
@@ -103,7 +104,7 @@ impl FeedReport {
             first: counts.first,
             only: counts.only(&other),
             silent_s: silent.map(|it| it.as_secs_f64()),
-            // A feed may begin later than the other.
+            // A feed without frames is not dead at once: it may begin later than the other.
             is_dead: other.whole() > 0 && silent.unwrap_or(lasted) > longest,
             second: counts.second,
             late: counts.late,
@@ -130,7 +131,7 @@ impl FeedReport {
         text
     }
 
-    /// Words it for a person who watches.
+    /// Returns the state of the feed in a few words, for a person who watches.
     pub(crate) fn briefly(&self) -> String {
         let lost = self.saved + self.lost;
         let state = if self.is_dead { ", dead" } else { "" };
@@ -138,7 +139,7 @@ impl FeedReport {
     }
 }
 
-/// Judgement: a person takes a feed for dead that shows nothing for so long.
+/// Judgement: a feed that shows nothing for this long looks dead to a person.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What a count of lost frames proves.
@@ -222,7 +223,7 @@ pub(crate) struct FrameLosses {
     pub(crate) network: u64,
     /// The socket buffer of this receiver was full.
     pub(crate) socket_buffer: u64,
-    /// No packet is known to be lost, but the frames were not whole in time.
+    /// No packet is known to be lost, but the frames were not ready in time.
     pub(crate) late: u64,
     /// The sender had no room for the frames.
     pub(crate) overrun: u64,
@@ -236,7 +237,7 @@ impl FrameLosses {
         self.network + self.socket_buffer + self.late + self.overrun + self.refused
     }
 
-    /// Words the causes that occurred.
+    /// Lists the causes that occurred, with their counts.
     fn told(&self) -> String {
         let causes = [
             (self.network, "network"),

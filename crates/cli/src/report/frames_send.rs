@@ -36,7 +36,7 @@ pub(crate) struct FramesSendReport {
     pub(crate) bits_per_s: f64,
     /// How long after its timestamp a frame is of use.
     pub(crate) deadline_s: f64,
-    /// Receivers that reported; of two feeds, by the one that has more.
+    /// Receivers that reported; with two feeds, the greater of the two numbers.
     pub(crate) receivers: u64,
     /// What left by each of two feeds; empty without `--also`.
     pub(crate) feeds: Vec<FeedSentReport>,
