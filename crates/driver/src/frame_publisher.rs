@@ -35,7 +35,7 @@ pub struct FrameStream {
     pub frame_bytes_max: usize,
     /// How frames leave.
     pub pacing: FramePacing,
-    /// True to send frames even when no receiver has joined.
+    /// True to send frames even while no receiver reports.
     pub is_always_sent: bool,
 }
 
@@ -155,7 +155,7 @@ pub enum Offered {
     Taken(u64),
     /// The frame is not sent, but has this number: frames before it have not left yet.
     Overrun(u64),
-    /// The frame is not sent, and has no number: no receiver has joined.
+    /// The frame is not sent, and has no number: no receiver reports.
     Unheard,
 }
 
@@ -207,7 +207,7 @@ impl FramePublisher {
         self.offer_heard(timestamp_ns, len, fill)
     }
 
-    /// Returns true when a receiver is there, or when frames leave without one.
+    /// Returns true when a receiver reports, or when frames leave without one.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.is_always_sent || self.publisher.audience().receiver_count() > 0

@@ -75,7 +75,7 @@ pub(super) struct Ready {
     pub(super) settled: Settled,
 }
 
-/// The frames of all senders that two feeds bring.
+/// The frames that two feeds bring, of all senders.
 ///
 /// In: [`Arbiter::join`] for each session that is found, [`Arbiter::take`] for what a feed's
 /// receiver has settled, [`Arbiter::part`] for each session that is over, [`Arbiter::settle`] when
@@ -383,7 +383,7 @@ impl Arbiter {
         }
     }
 
-    /// Notes that a session of a feed is over. What its receiver settled before was taken.
+    /// Notes that a session of a feed is over. The caller has taken what its receiver settled.
     pub fn part(&mut self, now: Instant, feed: Feed, session: u32) {
         let Some(stream) = self.members[feed.index()].remove(&session) else {
             return;
@@ -413,8 +413,8 @@ impl Arbiter {
         }
     }
 
-    /// Begins to leave all streams. What the receivers of the feeds have settled when they leave is
-    /// taken after this, and [`Arbiter::finish`] follows.
+    /// Begins to leave all streams. After this, the caller leaves both feeds' receivers, takes what
+    /// they have settled, and calls [`Arbiter::finish`].
     pub fn leave(&mut self) {
         for sender in self.streams.values_mut() {
             sender.merge.leave();

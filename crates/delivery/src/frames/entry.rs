@@ -23,7 +23,8 @@ pub(super) struct Entry {
     pub(super) heard: Heard,
     /// How many packets the kernel had dropped when this entry was made.
     pub(super) drops: u64,
-    /// The same count from when the entry before it was made, or else its stream.
+    /// The same count from when the previous entry was made, or the stream, if this entry is its
+    /// first.
     pub(super) drops_before: u64,
     pub(super) state: State,
 }

@@ -289,8 +289,8 @@ impl FrameReceiver {
         self.fresh.pop()
     }
 
-    /// Sets the first position of a stream that can reach this end. Frames that began before that
-    /// position do not count.
+    /// Sets the position from which on the packets of a stream can reach this end. Frames that
+    /// began before that position do not count.
     pub fn begin(&mut self, stream: u32, start: u64) {
         let memory = &mut self.memory;
         if let Some(known) = self.streams.get_mut(&stream) {

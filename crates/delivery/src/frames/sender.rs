@@ -27,7 +27,7 @@ pub struct FrameSenderConfig {
 }
 
 impl FrameSenderConfig {
-    /// The longest deadline that receivers keep.
+    /// The longest deadline; a longer one is cut to this.
     pub const DEADLINE_MAX: Duration = crate::parameters::FRAME_DEADLINE_MAX;
     /// The longest format, in bytes.
     pub const FORMAT_BYTES_MAX: usize = u8::MAX as usize;

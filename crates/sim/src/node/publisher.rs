@@ -377,7 +377,7 @@ fn audience(plan: &PublisherPlan, sending: &Sending) -> AudienceConfig {
     config
 }
 
-/// An application whose offer was refused tries again after this time.
+/// An application whose offer was refused waits at least this long before it tries again.
 const RETRY: Duration = Duration::from_micros(200);
 /// How long the publisher waits for the expected receivers.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -28,8 +28,9 @@ pub struct FramePublisherBuilder {
 }
 
 impl FramePublisherBuilder {
-    /// Makes a publisher on `session` of frames of at most `frame_bytes_max` bytes, one each
-    /// `interval`. With an interval of zero, frames leave as fast as the session's rate allows.
+    /// Makes a publisher that sends frames of at most `frame_bytes_max` bytes on `session`, one
+    /// each `interval`. With an interval of zero, frames leave as fast as the session's rate
+    /// allows.
     #[must_use]
     pub const fn new(session: SessionBuilder, frame_bytes_max: usize, interval: Duration) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl FramePublisherBuilder {
         self
     }
 
-    /// Sets whether frames leave even while no receiver has joined, so that receivers which cannot
+    /// Sets whether frames leave even while no receiver reports, so that receivers that cannot
     /// report get them, too. Default false.
     #[must_use]
     pub const fn always(mut self, is_always_sent: bool) -> Self {
@@ -260,7 +261,7 @@ impl FramePublisher {
         }
     }
 
-    /// Makes the feed that could not take a frame count its number.
+    /// Lets a feed that could not take a frame count the number of that frame.
     fn level_up(&mut self) {
         let ends = self.end.usable();
         let numbers = ends.map(|(_, end)| end.driver.endpoint.frames().next_id());
@@ -428,9 +429,9 @@ impl FramePublisher {
         }
     }
 
-    /// Says how the session ended; `None` before its end. Of two feeds, the better end counts: a
+    /// Says how the session ended; `None` before its end. With two feeds, the better end counts: a
     /// receiver that has everything by one of them lacks nothing. The end of a feed that no
-    /// receiver joined counts only when none joined the other.
+    /// receiver joined counts only when no receiver joined the other feed, either.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let leads = self.closing?;

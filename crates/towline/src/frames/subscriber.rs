@@ -140,8 +140,8 @@ impl FrameSubscriber {
     }
 
     /// Returns when each of two feeds last had a frame whole, by the clock of
-    /// [`FrameSubscriber::now`]; `None` for a feed that never had one, or if there is one feed
-    /// only. If the time of one feed stays behind that of the other, the feed is dead.
+    /// [`FrameSubscriber::now`]; `None` for a feed that never had one. Both are `None` if there is
+    /// only one feed. If the time of one feed stays behind that of the other, that feed is dead.
     #[must_use]
     pub fn feeds_heard(&self) -> [Option<Instant>; 2] {
         let of = |feeds: &Feeds| Feed::ALL.map(|feed| feeds.arbiter().heard(feed));
