@@ -1,4 +1,4 @@
-//! How a session begins: what follows from its configuration is decided here.
+//! How a session begins, and what follows from its configuration.
 //!
 //! The owner says where the session is and who takes part. Programs draw identifiers from the
 //! operating system, a simulation draws them from its seed. This file decides the rest, the same

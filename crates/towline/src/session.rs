@@ -394,7 +394,7 @@ pub(crate) struct Sockets {
     pub(crate) choice: Choice,
 }
 
-/// One end of an open session: the part that all faces of the library share, such as
+/// One end of an open session: the part that the library's types for sessions share, such as
 /// [`crate::Publisher`].
 pub(crate) struct End<E> {
     pub(crate) driver: Driver<Backend, E>,

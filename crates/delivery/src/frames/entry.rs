@@ -23,8 +23,8 @@ pub(super) struct Entry {
     pub(super) heard: Heard,
     /// How many packets the kernel had dropped when this entry was made.
     pub(super) drops: u64,
-    /// The same count from when the previous entry was made, or the stream, if this entry is its
-    /// first.
+    /// The same count at an earlier time: when the previous entry was made. For the first entry of
+    /// a stream, it is the count when the stream was made.
     pub(super) drops_before: u64,
     pub(super) state: State,
 }

@@ -57,7 +57,7 @@ pub(super) struct Merge {
     /// The sender's last frame is given out.
     is_over: bool,
     is_leaving: bool,
-    /// How long a frame is of use; `FRAME_DEADLINE_MAX` before the first whole frame says so.
+    /// How long a frame is of use; `FRAME_DEADLINE_MAX` before the first whole frame.
     deadline: Duration,
     /// A feed that is silent for this long is no longer waited for. This is the longer of the
     /// deadline and two intervals; `FRAME_DEADLINE_MAX` before the first whole frame.

@@ -164,7 +164,7 @@ impl Element {
             for (place, option) in options.iter_mut().zip(kept) {
                 *place = match option {
                     // Receivers send their reports to this element, and NAKs to the group's port.
-                    // The packets of a partner may come by another element, so the mark names none.
+                    // The mark names no partner: the partner's packets may come by another element.
                     PgmOption::Mark(mark) => PgmOption::Mark(Mark {
                         upstream_port: 0,
                         control_port: here.control_port * u16::from(mark.control_port > 0),

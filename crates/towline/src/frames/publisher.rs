@@ -1,4 +1,4 @@
-//! The sending face for frames.
+//! The type by which an application sends frames.
 
 use std::time::Duration;
 
@@ -215,8 +215,8 @@ impl FramePublisher {
     /// so that they are not copied again. `timestamp_ns` is the time of the frame, by a clock that
     /// does not go back.
     ///
-    /// With two feeds, `fill` is called for every packet of the first one, and then again from
-    /// offset 0 on for those of the second: it must give the same bytes both times. It is not
+    /// With two feeds, `fill` is called for every packet of the first feed, and then again from
+    /// offset 0 on for those of the second feed. It must give the same bytes both times. It is not
     /// called for a feed that has no room for the frame.
     ///
     /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums; with two

@@ -1,4 +1,4 @@
-//! The receiving face for frames.
+//! The type by which an application receives frames.
 
 use base::{Instant, Io as _};
 use delivery::frames::{Apart, Feed, FeedCounts, FrameCounts, FrameReceiverConfig};
