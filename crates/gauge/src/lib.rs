@@ -32,6 +32,8 @@ pub mod load;
 
 pub mod mtu;
 
+mod places;
+
 pub mod reach;
 
 pub mod rtt;

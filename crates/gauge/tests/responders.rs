@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use towline_gauge::{
     reach::{self, ReachSpec},
     rtt::{Engine, ReflectCounts, ReflectSpec, Reflector, Transport, Wait, reflect_over},
+    tcp::{Coalescing, Responder, Writes, WritesReport},
     udp::{PORT, ServeSpec, Server},
 };
 
@@ -467,5 +468,54 @@ fn places(lab: &Lab, listen: SocketAddr) -> ReflectCounts {
         assert_eq!(silent.unwrap().len(), 100);
         assert!(greeted.unwrap(), "a host has taken all places");
         reflecting.join().unwrap()
+    })
+}
+
+#[test]
+fn a_host_that_takes_all_places_of_a_tcp_responder_leaves_some_to_others() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        for (listen, _) in families(&lab) {
+            let report = beside_greedy_clients(&lab, (listen, 7_702).into());
+            assert_eq!(report.rows[0].calls, 3, "{listen}");
+        }
+    });
+}
+
+/// Takes the places of a responder to calls from one host, as many as it gets, and keeps them; then
+/// makes calls from another host.
+fn beside_greedy_clients(lab: &Lab, listen: SocketAddr) -> WritesReport {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (server, stop) = (lab.host(SERVER), &stop);
+        let responder = server.enter(|| Responder::open(listen)).unwrap().unwrap();
+        scope.spawn(move || {
+            let is_stopped = || stop.load(Ordering::Relaxed);
+            responder.run(&is_stopped, &mut |_| {}).unwrap();
+        });
+        let greedy = lab.host(ATTACKER).enter(|| {
+            let connect = |_| {
+                let mut client = Attacker::connect(listen);
+                client.say(&json!({"request_bytes": 1, "reply_bytes": 1}));
+                let answer = client.hear();
+                (answer == "ready").then_some(client)
+            };
+            (0..20).filter_map(connect).collect::<Vec<_>>()
+        });
+        let greedy = greedy.unwrap();
+        let calls = Writes {
+            server: listen,
+            sizes: vec![10],
+            writes: 1,
+            send_buffers: vec![None],
+            coalescing: vec![Coalescing::NoDelay],
+            calls: 3,
+        };
+        let report = lab
+            .host(BYSTANDER)
+            .enter(|| calls.run(&|| false, &mut |_| {}));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(greedy.len(), 4, "of 16");
+        report.unwrap().unwrap()
     })
 }

@@ -91,8 +91,8 @@ pub(crate) struct TcpWritesArgs {
 /// Serve `tcp writes` of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-No answer is longer than its call. It serves at most 16 clients at once, and refuses others. It
-closes the connection of a client that does not begin within 5 s, or is then silent for 30 s.
+No answer is longer than its call. It serves at most 16 clients at once, 4 of them of one host. It
+closes the connection of a client that does not begin within 5 s, or finishes no call for 30 s.
 
 Examples:
   towline tcp serve

@@ -36,8 +36,6 @@ pub use passage::{Passage, Watch};
 
 mod pgm;
 
-mod places;
-
 mod ready;
 pub use ready::{Engine, Readiness, Scheduling, Wait, prepare};
 

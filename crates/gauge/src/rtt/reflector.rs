@@ -6,6 +6,7 @@ use std::{
     os::fd::AsFd as _,
     sync::Arc,
     thread::{self, ScopedJoinHandle},
+    time::Duration,
 };
 
 use measure::{ClockWord, Probe, ProbeKind};
@@ -17,10 +18,12 @@ use super::{
     carrier::{BATCH, Carrier, LOOK, Rooms, is_passing, rest},
     datagrams::{Side, Sockets},
     pgm::Pgm,
-    places::{Places, TcpPlace},
     tcp::Tcp,
 };
-use crate::Error;
+use crate::{
+    Error,
+    places::{PlaceLimits, Places},
+};
 
 /// How a reflector works.
 #[derive(Clone, Copy, Debug)]
@@ -170,8 +173,8 @@ fn reflect_tcp(
 ) -> io::Result<ReflectCounts> {
     let mut total = ReflectCounts::default();
     thread::scope(|scope| {
-        let mut clients: Vec<Client<'_>> = Vec::new();
-        let mut places = Places::default();
+        let mut clients: Vec<ScopedJoinHandle<'_, ReflectCounts>> = Vec::new();
+        let mut places = Places::new(PLACES);
         let result = loop {
             if is_stopped() {
                 break Ok(());
@@ -180,9 +183,8 @@ fn reflect_tcp(
                 Ok(accepted) => accepted,
                 Err(error) => break Err(error),
             };
-            for client in clients.extract_if(.., |it| it.thread.is_finished()) {
-                places.leave(&client.place);
-                total.add(&client.thread.join().unwrap_or_default());
+            for client in clients.extract_if(.., |it| it.is_finished()) {
+                total.add(&client.join().unwrap_or_default());
             }
             let now = sys::clock::monotonic();
             total.turned_away += places.end_idle(now);
@@ -193,33 +195,25 @@ fn reflect_tcp(
                 total.turned_away += 1;
                 continue;
             };
-            let shared = Arc::clone(&place);
-            let thread = scope.spawn(move || {
+            clients.push(scope.spawn(move || {
                 let mut counts = ReflectCounts::default();
                 if let Ok(carrier) = Tcp::new(stream) {
-                    let mut carrier = carrier.counting(Arc::clone(&shared));
+                    let mut carrier = carrier.counting(Arc::clone(&place));
                     // This ends when the client leaves or loses its place.
-                    let (rooms, is_over) = (Rooms::new(1), || shared.is_ended());
+                    let (rooms, is_over) = (Rooms::new(1), || place.is_ended());
                     drop(answer(&mut carrier, rooms, wait, &mut counts, &is_over));
                 }
                 counts
-            });
-            clients.push(Client { place, thread });
+            }));
         };
         // The stop is needed even when the listener failed: the scope waits for every client's
         // thread.
+        places.end_all();
         for client in clients {
-            client.place.end();
-            total.add(&client.thread.join().unwrap_or_default());
+            total.add(&client.join().unwrap_or_default());
         }
         result.map(|()| total)
     })
-}
-
-/// A client over TCP, and the thread that answers it.
-struct Client<'scope> {
-    place: Arc<TcpPlace>,
-    thread: ScopedJoinHandle<'scope, ReflectCounts>,
 }
 
 /// Waits at most [`LOOK`] for the next client. `None` when nobody came, or when an error concerns
@@ -341,6 +335,12 @@ fn tell_clock(message: &mut [u8]) {
 }
 
 const BACKLOG: u16 = 16;
+/// Even the slowest schedule sends a message each second.
+const PLACES: PlaceLimits = PlaceLimits {
+    places_max: 64,
+    own_max: 8,
+    idle_max: Duration::from_secs(5),
+};
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,11 @@ use sys::datagram;
 use super::{
     MESSAGE_BYTES_MAX,
     carrier::{Carrier, Rooms},
-    places::TcpPlace,
 };
 use crate::{
     Error,
     control_link::{foreign, is_timeout, of_other_end},
+    places::Place,
 };
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Tcp {
     inbound: Vec<u8>,
     outbound: Vec<u8>,
     /// At a reflector: the client's place, which the client keeps as long as it sends messages.
-    place: Option<Arc<TcpPlace>>,
+    place: Option<Arc<Place>>,
 }
 
 impl Tcp {
@@ -59,7 +59,7 @@ impl Tcp {
     }
 
     /// Notes in `place` that messages come.
-    pub(super) fn counting(mut self, place: Arc<TcpPlace>) -> Self {
+    pub(super) fn counting(mut self, place: Arc<Place>) -> Self {
         self.place = Some(place);
         self
     }

@@ -8,7 +8,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -20,6 +20,7 @@ use sys::{clock, datagram};
 use crate::{
     Error,
     control_link::{ControlLink, is_timeout},
+    places::{Place, PlaceLimits, Places},
 };
 
 /// A responder to calls over TCP.
@@ -73,43 +74,48 @@ impl Responder {
         tell: &mut dyn FnMut(&str),
     ) -> Result<u64, Error> {
         let refused = |error: io::Error| SystemError::system("listen at", self.listen, &error);
-        let (calls, clients, is_over) =
-            (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let calls = AtomicU64::new(0);
+        let mut places = Places::new(PLACES);
         let mut last_told = None;
         thread::scope(|scope| {
             let result = loop {
                 if is_stopped() {
                     break Ok(());
                 }
-                match datagram::wait_readable(self.listener.as_fd(), LOOK) {
+                let accepted = match datagram::wait_readable(self.listener.as_fd(), LOOK) {
                     Err(error) => break Err(refused(error).into()),
-                    Ok(false) => continue,
-                    Ok(true) => {}
-                }
-                let Ok((stream, peer)) = self.listener.accept() else {
+                    Ok(is_there) => is_there.then(|| self.listener.accept()),
+                };
+                let now = clock::monotonic();
+                places.end_idle(now);
+                let Some(Ok((stream, peer))) = accepted else {
                     continue;
                 };
-                if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-                    clients.fetch_sub(1, Ordering::Relaxed);
-                    refuse(
-                        stream,
-                        &format!("it serves {CLIENTS_MAX} clients already; try later"),
+                let Some(place) = places.take(peer.ip(), now) else {
+                    let PlaceLimits {
+                        places_max,
+                        own_max,
+                        ..
+                    } = PLACES;
+                    let text = format!(
+                        "it serves {places_max} clients already, or {own_max} of this host; try \
+                         later"
                     );
+                    refuse(stream, &text);
                     continue;
-                }
+                };
                 // A client measures over many connections, one after the other.
                 if last_told.replace(peer.ip()) != Some(peer.ip()) {
                     tell(&format!("answering {}", peer.ip()));
                 }
-                let (calls, clients, is_over) = (&calls, &clients, &is_over);
+                let calls = &calls;
                 scope.spawn(move || {
-                    // An error of one client does not concern the others.
-                    let _ended = answer(stream, calls, is_over);
-                    clients.fetch_sub(1, Ordering::Relaxed);
+                    // How a client ends is its own affair.
+                    let _ended = answer(stream, calls, &place);
                 });
             };
-            // The scope waits for the threads that still answer clients; they look at `is_over`.
-            is_over.store(true, Ordering::Relaxed);
+            // The scope waits for those that are being answered; they look at their places.
+            places.end_all();
             result
         })
         .map(|()| calls.into_inner())
@@ -123,8 +129,8 @@ fn refuse(stream: TcpStream, reason: &str) {
     }
 }
 
-/// Answers one client until it leaves, is silent for too long, or everything is over.
-fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Result<()> {
+/// Answers one client until it leaves or loses its place.
+fn answer(stream: TcpStream, calls: &AtomicU64, place: &Place) -> io::Result<()> {
     let mut link = ControlLink::new(stream)?;
     let Some(spec) = link.hear::<CallSpec>(GREETING_MAX)? else {
         return Ok(());
@@ -139,22 +145,36 @@ fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Res
     link.say(&CallAnswer::Ready)?;
     let mut stream = link.into_stream();
     stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(LOOK))?;
     let mut room = vec![0; spec.request_bytes.min(ROOM_BYTES)];
     let reply = vec![0; spec.reply_bytes];
-    let (mut left, mut heard_at) = (spec.request_bytes, clock::monotonic());
-    while !is_over.load(Ordering::Relaxed) && clock::monotonic().since(heard_at) < SILENCE_MAX {
+    let mut left = spec.request_bytes;
+    while !place.is_ended() {
         let most = left.min(room.len());
         match stream.read(&mut room[..most]) {
             Ok(0) => break,
-            Ok(count) => {
-                (left, heard_at) = (left - count, clock::monotonic());
-                if left == 0 {
-                    stream.write_all(&reply)?;
-                    calls.fetch_add(1, Ordering::Relaxed);
-                    left = spec.request_bytes;
-                }
-            }
+            Ok(count) => left -= count,
             Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+        if left == 0 {
+            write(&mut stream, &reply, place)?;
+            // One call is one message: who only sends bytes of it, or does not read its answer,
+            // loses its place.
+            place.note();
+            calls.fetch_add(1, Ordering::Relaxed);
+            left = spec.request_bytes;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a whole answer, unless the client loses its place.
+fn write(stream: &mut TcpStream, mut reply: &[u8], place: &Place) -> io::Result<()> {
+    while !reply.is_empty() {
+        match stream.write(reply) {
+            Ok(count) => reply = &reply[count..],
+            Err(error) if is_timeout(&error) && !place.is_ended() => {}
             Err(error) => return Err(error),
         }
     }
@@ -164,13 +184,15 @@ fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Res
 /// Bytes of the longest request. An answer is never longer than its request.
 pub(super) const BYTES_MAX: usize = 4 << 20;
 const BACKLOG: u16 = 16;
-/// How many clients are answered at once.
-const CLIENTS_MAX: u64 = 16;
+/// A call that takes 10 s is over for its client.
+const PLACES: PlaceLimits = PlaceLimits {
+    places_max: 16,
+    own_max: 4,
+    idle_max: Duration::from_secs(30),
+};
 /// How often the responder looks whether it must stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it will send.
 const GREETING_MAX: Duration = Duration::from_secs(5);
-/// How long a client may be silent.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Bytes that are read at once.
 const ROOM_BYTES: usize = 64 << 10;
