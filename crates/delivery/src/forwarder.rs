@@ -13,16 +13,20 @@
 //!                    '- unknown, too late '-- closed              given the rest, and closed
 //! ```
 //!
-//! Bounds: [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more that have not
-//! greeted. In each direction of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, plus what
-//! one turn of the loop reads. Once [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder
-//! does not read the other end until at most half as many wait.
+//! Bounds: [`FORWARDS_MAX`] connections of receivers, half of them of one host and three quarters
+//! of one network ([`share`]), and [`GREETINGS_MAX`] more that have not greeted. In each direction
+//! of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, plus what one turn of the loop reads.
+//! Once [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder does not read the other end
+//! until at most half as many wait.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Instant, LinkEvent, LinkId, Share, share};
 use wire::object::{Decoder, HELLO_LEN_MAX, Message, Refusal};
 
 use crate::{
@@ -69,10 +73,18 @@ enum End {
         decoder: Decoder,
         said: Vec<u8>,
     },
-    /// The session's sender is being dialled; what the receiver has said waits in `said`.
-    Dialling { key: u32, said: Vec<u8> },
-    /// What comes on this end goes to `other`.
-    Joined { other: LinkId, is_receivers: bool },
+    /// The sender of the session is being dialled; what the receiver at `host` has said waits in
+    /// `said`.
+    Dialling {
+        host: IpAddr,
+        key: u32,
+        said: Vec<u8>,
+    },
+    /// What comes on this end goes to `other`. On the receiver's end, `receiver` is its host.
+    Joined {
+        other: LinkId,
+        receiver: Option<IpAddr>,
+    },
 }
 
 impl Forwarder {
@@ -122,14 +134,10 @@ impl Forwarder {
     /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.links.sent(link, taken);
-        if let Some(&End::Joined {
-            other,
-            is_receivers,
-        }) = self.ends.get(&link)
-        {
+        if let Some(&End::Joined { other, receiver }) = self.ends.get(&link) {
             let count = taken as u64;
-            self.counters.bytes_down += count * u64::from(is_receivers);
-            self.counters.bytes_up += count * u64::from(!is_receivers);
+            self.counters.bytes_down += count * u64::from(receiver.is_some());
+            self.counters.bytes_up += count * u64::from(receiver.is_none());
             let queued = self.links.queued(link).unwrap_or(0);
             if queued <= FORWARD_BYTES_MAX / 2 {
                 self.links.pause(other, false);
@@ -143,19 +151,16 @@ impl Forwarder {
         self.links.insert(link);
         let receivers = self.dialling.remove(&key);
         let end = receivers.and_then(|receivers| Some((receivers, self.ends.remove(&receivers)?)));
-        let Some((receivers, End::Dialling { said, .. })) = end else {
+        let Some((receivers, End::Dialling { host, said, .. })) = end else {
             // The receiver has left meanwhile.
             self.links.abort(link);
             return;
         };
         self.counters.joined += 1;
         self.links.queue_bytes(link, &said);
-        let joined = |other, is_receivers| End::Joined {
-            other,
-            is_receivers,
-        };
-        self.ends.insert(receivers, joined(link, true));
-        self.ends.insert(link, joined(receivers, false));
+        let joined = |other, receiver| End::Joined { other, receiver };
+        self.ends.insert(receivers, joined(link, Some(host)));
+        self.ends.insert(link, joined(receivers, None));
         self.hold_back(receivers, link);
     }
 
@@ -172,7 +177,7 @@ impl Forwarder {
             matches!(
                 end,
                 End::Joined {
-                    is_receivers: true,
+                    receiver: Some(_),
                     ..
                 }
             )
@@ -226,7 +231,12 @@ impl Forwarder {
                     self.links.pause(link, true);
                 }
             }
-            Some(End::Greeting { decoder, said, .. }) => {
+            Some(End::Greeting {
+                peer,
+                decoder,
+                said,
+                ..
+            }) => {
                 said.extend_from_slice(data);
                 decoder.push(data);
                 let session_id = match decoder.next_message() {
@@ -237,27 +247,38 @@ impl Forwarder {
                         return self.refuse(link, Refusal::Protocol);
                     }
                 };
-                let said = std::mem::take(said);
-                self.dial(link, sender_of(session_id), said);
+                let (host, said) = (peer.ip(), std::mem::take(said));
+                self.dial(link, host, sender_of(session_id), said);
             }
         }
     }
 
-    fn dial(&mut self, link: LinkId, sender: Option<SocketAddr>, said: Vec<u8>) {
+    fn dial(&mut self, link: LinkId, host: IpAddr, sender: Option<SocketAddr>, said: Vec<u8>) {
         let Some(sender) = sender else {
             self.counters.refused_sessions += 1;
             return self.refuse(link, Refusal::WrongSession);
         };
-        if self.joined_count() + self.dialling.len() >= FORWARDS_MAX as usize {
+        if !self.has_room_for(host) {
             self.counters.refused_full += 1;
             return self.refuse(link, Refusal::Full);
         }
         let key = self.next_key;
         self.next_key = self.next_key.wrapping_add(1);
         self.greeting_count -= 1;
-        self.ends.insert(link, End::Dialling { key, said });
+        self.ends.insert(link, End::Dialling { host, key, said });
         self.dialling.insert(key, link);
         self.links.open(sender, key);
+    }
+
+    /// Says whether a receiver at `host` may have one more connection to a sender.
+    fn has_room_for(&self, host: IpAddr) -> bool {
+        let most = FORWARDS_MAX as usize;
+        let hosts = self.ends.values().filter_map(|end| match end {
+            End::Dialling { host, .. } => Some(*host),
+            End::Joined { receiver, .. } => *receiver,
+            End::Greeting { .. } => None,
+        });
+        hosts.clone().count() < most && share(most / 2, most, hosts, host) == Share::Free
     }
 
     /// Leaves `from` unread while `FORWARD_BYTES_MAX` bytes or more wait for `to`.
@@ -290,11 +311,8 @@ impl Forwarder {
                 self.dialling.remove(&key);
                 self.links.withdraw(key);
             }
-            Some(End::Joined {
-                other,
-                is_receivers,
-            }) => {
-                self.counters.unreached += u64::from(!is_receivers);
+            Some(End::Joined { other, receiver }) => {
+                self.counters.unreached += u64::from(receiver.is_none());
                 self.ends.remove(&other);
                 self.links.close(other);
             }

@@ -63,7 +63,7 @@ base::parameters! {
         "connections beside those of the receivers, for those that have yet to say who they are";
     FORWARDS_MAX: u32 = 1024, "receivers", Both,
         "judgement: 128 MiB when none of them reads; a further relay serves more",
-        "most receivers that report through one relay";
+        "most receivers that report through one relay; half of them at one host";
     FORWARD_BYTES_MAX: usize = 64 << 10, "bytes", Both,
         "judgement: a round trip of 1 ms at 500 Mbit/s",
         "bytes that wait at a relay for one end of a connection; with more than that the relay \

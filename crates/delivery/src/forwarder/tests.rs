@@ -1,6 +1,7 @@
 use wire::object::Hello;
 
 use super::*;
+use crate::fabric::{Fabric, over_ipv4_and_ipv6};
 
 const SESSION: u64 = 42;
 
@@ -8,8 +9,8 @@ fn sender() -> SocketAddr {
     ([10, 0, 0, 1], 9000).into()
 }
 
-fn peer(host: u8) -> SocketAddr {
-    ([10, 0, 1, host], 40_000).into()
+fn peer(host: usize) -> SocketAddr {
+    Fabric::address(host)
 }
 
 fn at(milliseconds: u64) -> Instant {
@@ -246,4 +247,27 @@ fn silent_connections_are_closed_in_time_and_one_host_keeps_nobody_out() {
     bench.forwarder.handle_timeout(bench.now);
     assert_eq!(bench.pump().len(), GREETINGS_MAX as usize - 1);
     assert_eq!(bench.forwarder.next_timeout(), None);
+}
+
+#[test]
+fn a_host_that_takes_all_places_of_a_relay_leaves_half_to_others() {
+    // Behind a relay there is TCP alone: no group, so no group of one source either.
+    over_ipv4_and_ipv6(|| {
+        let mut bench = Bench::new();
+        let join = |bench: &mut Bench, link, host| {
+            bench.event(link, LinkEvent::Accepted { peer: peer(host) }, &[]);
+            let told = bench.data(link, &hello(SESSION));
+            told.contains(&Told::Open(sender()))
+        };
+        bench.next = 1_000_000;
+        let joined = (0..FORWARDS_MAX).filter(|&link| join(&mut bench, link, 66));
+        assert_eq!(joined.count(), FORWARDS_MAX as usize / 2);
+        assert!(join(&mut bench, 10_000, 1), "a host has taken all places");
+        let refused = bench.forwarder.counters().refused_full;
+        assert_eq!(refused, u64::from(FORWARDS_MAX) / 2);
+        // A place is free again when its connection has ended.
+        assert!(!join(&mut bench, 10_001, 66));
+        bench.event(0, LinkEvent::Closed, &[]);
+        assert!(join(&mut bench, 10_002, 66));
+    });
 }
