@@ -19,7 +19,8 @@ pub(crate) trait Linked {
     fn link_opened(&mut self, key: u32, link: LinkId);
 }
 
-/// Runs a test with addresses of IPv4, then with those of IPv6.
+/// Runs a test with addresses of IPv4, then with those of IPv6. The machines here see the addresses
+/// of TCP alone, and never the group: that a group has one source changes nothing for them.
 pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
     test();
     over_ipv6(test);

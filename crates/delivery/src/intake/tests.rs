@@ -260,23 +260,25 @@ fn a_plan_that_is_under_way_is_not_taken_from_another_host() {
 
 #[test]
 fn what_is_said_right_behind_an_offer_is_kept() {
-    let mut receiver = serving(Choosy::default());
-    let (manifest, _) = tree("a");
-    hear(&mut receiver, at(0), 1, 1, 5);
-    open(&mut receiver, at(0), 1);
-    let mut bytes = Vec::new();
-    welcome(5, &manifest).emit(&mut bytes);
-    let (object, offset, data) = (ObjectId::MANIFEST, 0, manifest.bytes());
-    let block = wire::object::Block {
-        object,
-        offset,
-        data,
-    };
-    Message::Block(block).emit(&mut bytes);
-    receiver.handle_link(at(1), LinkId(1), LinkEvent::Data, &bytes);
-    let (_, _, transfer) = receiver.iter().next().unwrap();
-    assert_eq!(transfer.counters().fill_bytes, data.len() as u64);
-    assert!(transfer.manifest().is_some());
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = serving(Choosy::default());
+        let (manifest, _) = tree("a");
+        hear(&mut receiver, at(0), 1, 1, 5);
+        open(&mut receiver, at(0), 1);
+        let mut bytes = Vec::new();
+        welcome(5, &manifest).emit(&mut bytes);
+        let (object, offset, data) = (ObjectId::MANIFEST, 0, manifest.bytes());
+        let block = wire::object::Block {
+            object,
+            offset,
+            data,
+        };
+        Message::Block(block).emit(&mut bytes);
+        receiver.handle_link(at(1), LinkId(1), LinkEvent::Data, &bytes);
+        let (_, _, transfer) = receiver.iter().next().unwrap();
+        assert_eq!(transfer.counters().fill_bytes, data.len() as u64);
+        assert!(transfer.manifest().is_some());
+    });
 }
 
 #[test]
@@ -759,33 +761,35 @@ fn a_sender_that_did_not_answer_is_asked_again_later() {
 
 #[test]
 fn a_mark_of_another_session_takes_no_stream_from_a_transfer() {
-    let refused = Message::Refused {
-        reason: Refusal::Over,
-        text: "",
-    };
-    for is_refused in [false, true] {
-        let mut receiver = serving(Choosy::default());
-        let (manifest, content) = tree("a");
-        hear(&mut receiver, at(0), 1, 1, 5);
-        open(&mut receiver, at(0), 1);
-        say(&mut receiver, 1, &welcome(5, &manifest));
-        while receiver.pop_verdict().is_some() {}
-        // The sender's stream, with another session.
-        hear(&mut receiver, at(1), 1, 1, 6);
-        open(&mut receiver, at(1), 10);
-        match is_refused {
-            true => say(&mut receiver, 10, &refused),
-            false => receiver.handle_timeout(at(5)),
+    over_ipv4_and_ipv6(|| {
+        let refused = Message::Refused {
+            reason: Refusal::Over,
+            text: "",
+        };
+        for is_refused in [false, true] {
+            let mut receiver = serving(Choosy::default());
+            let (manifest, content) = tree("a");
+            hear(&mut receiver, at(0), 1, 1, 5);
+            open(&mut receiver, at(0), 1);
+            say(&mut receiver, 1, &welcome(5, &manifest));
+            while receiver.pop_verdict().is_some() {}
+            // The sender's stream, with another session.
+            hear(&mut receiver, at(1), 1, 1, 6);
+            open(&mut receiver, at(1), 10);
+            match is_refused {
+                true => say(&mut receiver, 10, &refused),
+                false => receiver.handle_timeout(at(5)),
+            }
+            receiver.observe(at(5), |_| None);
+            hear(&mut receiver, at(5), 1, 1, 6);
+            let lost = std::iter::from_fn(|| receiver.pop_verdict())
+                .any(|verdict| verdict == StreamVerdict::Unwanted(stream(1, 1)));
+            assert!(!lost, "the transfer's stream");
+            let header = BlockHeader::data(ObjectId::MANIFEST, 0);
+            block(&mut receiver, header, manifest.bytes());
+            let header = BlockHeader::data(ObjectId::CONTENT, 0);
+            block(&mut receiver, header, content.bytes());
+            assert_eq!(receiver.iter().next().unwrap().2.progress().numbers.held, 9);
         }
-        receiver.observe(at(5), |_| None);
-        hear(&mut receiver, at(5), 1, 1, 6);
-        let lost = std::iter::from_fn(|| receiver.pop_verdict())
-            .any(|verdict| verdict == StreamVerdict::Unwanted(stream(1, 1)));
-        assert!(!lost, "the transfer's stream");
-        let header = BlockHeader::data(ObjectId::MANIFEST, 0);
-        block(&mut receiver, header, manifest.bytes());
-        let header = BlockHeader::data(ObjectId::CONTENT, 0);
-        block(&mut receiver, header, content.bytes());
-        assert_eq!(receiver.iter().next().unwrap().2.progress().numbers.held, 9);
-    }
+    });
 }

@@ -3,10 +3,16 @@
 use wire::object::{StreamPhase, VERSION, Window};
 
 use super::*;
-use crate::parameters::{GREETING_TIMEOUT, REDIAL_MIN};
+use crate::{
+    fabric::{Fabric, over_ipv4_and_ipv6},
+    parameters::{GREETING_TIMEOUT, REDIAL_MIN},
+};
 
-const SOURCE: &str = "10.0.0.1";
 const LINK: LinkId = LinkId(4);
+
+fn source() -> IpAddr {
+    Fabric::address(1).ip()
+}
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
@@ -41,7 +47,7 @@ fn greeting() -> Reporter {
 
 fn greeting_with(seed: u64) -> Reporter {
     let mut reporter = Reporter::new(ReporterConfig::new("r", seed));
-    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.mark(at(0), 0, source(), &mark(u32::MAX));
     reporter.handle_timeout(at(0));
     let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
         panic!("no connection asked for");
@@ -123,7 +129,7 @@ fn who_moves_far_or_limits_or_has_caught_up_reports_sooner() {
     for (limiting, contiguous, expected) in [(9, 120, 1), (2, 20, 5), (9, 51, 5), (9, 20, 50)] {
         let mut reporter = reporting();
         reporter.observe(at(0), 0, &StreamState::at(10, 50));
-        reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(limiting));
+        reporter.mark(at(0), 0, source(), &mark(limiting));
         let lead = contiguous.max(51) - 1;
         let lead = if contiguous == 120 { 500 } else { lead };
         reporter.observe(at(0), 0, &StreamState::at(contiguous, lead));
@@ -257,7 +263,7 @@ const TAKEN: Message<'_> = Message::Refused {
 #[test]
 fn a_name_that_stays_taken_is_believed_once_a_dead_connection_would_be_gone() {
     let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
-    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.mark(at(0), 0, source(), &mark(u32::MAX));
     let (ended, refusals) = dialled(&mut reporter, |_| Some(TAKEN));
     let told: Vec<_> = std::iter::from_fn(|| reporter.pop_event()).collect();
     assert!(
@@ -277,7 +283,7 @@ fn a_name_that_stays_taken_is_believed_once_a_dead_connection_would_be_gone() {
 #[test]
 fn a_name_taken_by_our_own_dead_connection_is_waited_for_after_dials_that_failed() {
     let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
-    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.mark(at(0), 0, source(), &mark(u32::MAX));
     let welcome = Welcome {
         version: VERSION,
         slot: 0,
@@ -307,7 +313,7 @@ fn a_sender_that_shows_no_key_is_not_reported_to_by_one_that_has_one() {
     let mut config = ReporterConfig::new("r", 1);
     config.key = Some(crate::Key::derive(b"secret", protection::portable));
     let mut reporter = Reporter::new(config);
-    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.mark(at(0), 0, source(), &mark(u32::MAX));
     // As senders answer that know of no keys for messages.
     let welcome = Welcome {
         version: VERSION,
@@ -384,7 +390,7 @@ fn senders_that_do_not_answer_are_waited_for_up_to_a_bound() {
     let mut reporter = greeting();
     reporter.sessions_max = 1;
     reporter.session_over(at(1), 0);
-    reporter.mark(at(1), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.mark(at(1), 0, source(), &mark(u32::MAX));
     reporter.handle_timeout(at(1_000));
     let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
         panic!("no connection asked for");
@@ -462,41 +468,45 @@ fn host_beside(host: IpAddr) -> IpAddr {
 
 #[test]
 fn silent_senders_of_one_host_take_half_of_the_places() {
-    let host: IpAddr = SOURCE.parse().unwrap();
-    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
-    let mut peers = Vec::new();
-    for ms in (0..20_000).step_by(50) {
-        for session in 1..40 {
-            let mut silent = mark(u32::MAX);
-            silent.session_id = 100 + u64::from(session);
-            reporter.mark(at(ms), session, host, &silent);
+    over_ipv4_and_ipv6(|| {
+        let host = source();
+        let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+        let mut peers = Vec::new();
+        for ms in (0..20_000).step_by(50) {
+            for session in 1..40 {
+                let mut silent = mark(u32::MAX);
+                silent.session_id = 100 + u64::from(session);
+                reporter.mark(at(ms), session, host, &silent);
+            }
+            if ms >= 10_000 {
+                reporter.mark(at(ms), 0, host_beside(host), &mark(u32::MAX));
+            }
+            reporter.handle_timeout(at(ms));
+            for (peer, key) in opened(&mut reporter) {
+                let link = LinkId(1000 + peers.len() as u32);
+                reporter.link_opened(key, link);
+                reporter.handle_link(at(ms), link, LinkEvent::Opened, &[]);
+                peers.push((ms, peer.ip()));
+            }
         }
-        if ms >= 10_000 {
-            reporter.mark(at(ms), 0, host_beside(host), &mark(u32::MAX));
-        }
-        reporter.handle_timeout(at(ms));
-        for (peer, key) in opened(&mut reporter) {
-            let link = LinkId(1000 + peers.len() as u32);
-            reporter.link_opened(key, link);
-            reporter.handle_link(at(ms), link, LinkEvent::Opened, &[]);
-            peers.push((ms, peer.ip()));
-        }
-    }
-    let other = peers.iter().find(|(_, peer)| *peer == host_beside(host));
-    assert_eq!(other.map(|(ms, _)| *ms), Some(10_000), "{peers:?}");
-    let together = peers.iter().filter(|(ms, _)| *ms < 2_900).count();
-    assert_eq!(together, 8, "half of the places");
+        let other = peers.iter().find(|(_, peer)| *peer == host_beside(host));
+        assert_eq!(other.map(|(ms, _)| *ms), Some(10_000), "{peers:?}");
+        let together = peers.iter().filter(|(ms, _)| *ms < 2_900).count();
+        assert_eq!(together, 8, "half of the places");
+    });
 }
 
 #[test]
 fn a_mark_of_another_session_does_not_end_the_reports() {
-    let mut reporter = reporting();
-    reporter.observe(at(0), 0, &StreamState::at(10, 50));
-    assert!(sent(&mut reporter) > 0);
-    let mut forged = mark(u32::MAX);
-    forged.session_id = 6;
-    reporter.mark(at(1), 0, SOURCE.parse().unwrap(), &forged);
-    assert_eq!(said(&mut reporter), [""; 0], "no good-bye");
-    assert!(reporter.is_reporting(0));
-    assert_eq!(reporter.counters().marks_refused, 1);
+    over_ipv4_and_ipv6(|| {
+        let mut reporter = reporting();
+        reporter.observe(at(0), 0, &StreamState::at(10, 50));
+        assert!(sent(&mut reporter) > 0);
+        let mut forged = mark(u32::MAX);
+        forged.session_id = 6;
+        reporter.mark(at(1), 0, source(), &forged);
+        assert_eq!(said(&mut reporter), [""; 0], "no good-bye");
+        assert!(reporter.is_reporting(0));
+        assert_eq!(reporter.counters().marks_refused, 1);
+    });
 }

@@ -8,7 +8,7 @@ use wire::object::{
 };
 
 use super::*;
-use crate::{LinkCommand, TransferReceiverConfig, hash_bytes};
+use crate::{LinkCommand, TransferReceiverConfig, fabric::over_ipv4_and_ipv6, hash_bytes};
 
 const LINK: LinkId = LinkId(9);
 
@@ -83,70 +83,72 @@ fn failure(receiver: &mut TransferReceiver<MemoryStore>) -> Option<(ErrorCode, S
 
 #[test]
 fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
-    let text = "not here";
-    let words = [
-        Some(Message::Refused {
-            reason: Refusal::Over,
-            text,
-        }),
-        Some(Message::Refused {
-            reason: Refusal::Full,
-            text,
-        }),
-        Some(Message::Refused {
-            reason: Refusal::WrongSession,
-            text,
-        }),
-        Some(Message::Refused {
-            reason: Refusal::Version,
-            text,
-        }),
-        Some(Message::Refused {
-            reason: Refusal::KeyRequired,
-            text,
-        }),
-        Some(Message::Refused {
-            reason: Refusal::Other(99),
-            text,
-        }),
-        Some(offer([7; 16], 1, 0)),
-        Some(offer([7; 16], 1, 1 << 40)),
-        Some(Message::Error {
-            code: ErrorCode::Cancelled,
-            text,
-        }),
-        Some(Message::Bye),
-        None,
-    ];
-    let (manifest, content) =
-        MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
-    let (first, second) = (Fabric::address(1), Fabric::address(2));
-    for word in words {
-        let config = TransferReceiverConfig::new("r", 1);
-        let mut receiver = TransferReceiver::new(config, MemoryStore::default(), now());
-        receiver.dial(now(), first, 1, 0);
-        greet(&mut receiver, LINK);
-        receiver.observe(now(), &StreamState::at(7, 7));
-        receiver.session_over(now());
-        let later = now() + Duration::from_secs(30);
-        match &word {
-            Some(word) => receiver.handle_link(later, LINK, LinkEvent::Data, &frame(word)),
-            None => receiver.handle_timeout(later),
+    over_ipv4_and_ipv6(|| {
+        let text = "not here";
+        let words = [
+            Some(Message::Refused {
+                reason: Refusal::Over,
+                text,
+            }),
+            Some(Message::Refused {
+                reason: Refusal::Full,
+                text,
+            }),
+            Some(Message::Refused {
+                reason: Refusal::WrongSession,
+                text,
+            }),
+            Some(Message::Refused {
+                reason: Refusal::Version,
+                text,
+            }),
+            Some(Message::Refused {
+                reason: Refusal::KeyRequired,
+                text,
+            }),
+            Some(Message::Refused {
+                reason: Refusal::Other(99),
+                text,
+            }),
+            Some(offer([7; 16], 1, 0)),
+            Some(offer([7; 16], 1, 1 << 40)),
+            Some(Message::Error {
+                code: ErrorCode::Cancelled,
+                text,
+            }),
+            Some(Message::Bye),
+            None,
+        ];
+        let (manifest, content) =
+            MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+        let (first, second) = (Fabric::address(1), Fabric::address(2));
+        for word in words {
+            let config = TransferReceiverConfig::new("r", 1);
+            let mut receiver = TransferReceiver::new(config, MemoryStore::default(), now());
+            receiver.dial(now(), first, 1, 0);
+            greet(&mut receiver, LINK);
+            receiver.observe(now(), &StreamState::at(7, 7));
+            receiver.session_over(now());
+            let later = now() + Duration::from_secs(30);
+            match &word {
+                Some(word) => receiver.handle_link(later, LINK, LinkEvent::Data, &frame(word)),
+                None => receiver.handle_timeout(later),
+            }
+            assert_eq!((receiver.session(), failure(&mut receiver)), (None, None));
+            assert!(!receiver.is_over() && receiver.next_timeout().is_none());
+            // The same number from another address is another sender.
+            receiver.dial(later, second, 1, 0);
+            assert_eq!(receiver.session(), Some((second, 1)));
+            let link = LinkId(10);
+            greet_at(&mut receiver, later, link);
+            receiver.handle_link(later, LINK, LinkEvent::Closed, &[]);
+            receiver.handle_link(later, link, LinkEvent::Data, &welcome(manifest.bytes(), 1));
+            receiver.handle_block(later, &block(ObjectId::MANIFEST, 0, manifest.bytes()));
+            receiver.handle_block(later, &block(ObjectId::CONTENT, 0, content.bytes()));
+            assert_eq!(receiver.progress().numbers.held, 9, "{word:?}");
+            assert_eq!(receiver.counters().senders_passed_over, 1);
         }
-        assert_eq!((receiver.session(), failure(&mut receiver)), (None, None));
-        assert!(!receiver.is_over() && receiver.next_timeout().is_none());
-        // The same number from another address is another sender.
-        receiver.dial(later, second, 1, 0);
-        assert_eq!(receiver.session(), Some((second, 1)));
-        let link = LinkId(10);
-        greet_at(&mut receiver, later, link);
-        receiver.handle_link(later, LINK, LinkEvent::Closed, &[]);
-        receiver.handle_link(later, link, LinkEvent::Data, &welcome(manifest.bytes(), 1));
-        receiver.handle_block(later, &block(ObjectId::MANIFEST, 0, manifest.bytes()));
-        receiver.handle_block(later, &block(ObjectId::CONTENT, 0, content.bytes()));
-        assert_eq!(receiver.progress().numbers.held, 9, "{word:?}");
-        assert_eq!(receiver.counters().senders_passed_over, 1);
-    }
+    });
 }
 
 #[test]
