@@ -133,6 +133,8 @@ struct Reports {
     hold: u64,
     /// True while new data waits, because the receivers that it is for have still to join.
     is_waiting: bool,
+    /// The window's oldest position when the full window last refused data.
+    refused_at: u64,
     /// The elimination interval: a packet is repaired at most once in this time.
     elimination: Duration,
 }
@@ -220,6 +222,7 @@ impl Source {
             reports: Reports {
                 hold: u64::MAX,
                 is_waiting: false,
+                refused_at: u64::MAX,
                 elimination: elimination(&config, ELIMINATION_START),
             },
             limits,
@@ -429,10 +432,12 @@ impl Source {
     }
 
     /// Returns true while new data waits for receivers that report: they are as far behind as the
-    /// flow window allows.
+    /// flow window allows, or the transmit window has refused data because it is full of what they
+    /// lack.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.reports.is_waiting && self.log.unsent() < self.log.lead() && self.flow_room() == 0
+        let is_behind = self.log.unsent() < self.log.lead() && self.flow_room() == 0;
+        !self.reports.is_waiting && (is_behind || self.is_full())
     }
 
     /// Returns true when the source asks receivers to report.

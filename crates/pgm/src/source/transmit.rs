@@ -363,6 +363,14 @@ impl Source {
         usize::try_from(end.saturating_sub(self.log.unsent())).unwrap_or(usize::MAX)
     }
 
+    /// Returns true while the oldest packet of the window, which was sent and which reporting
+    /// receivers lack, is in the way of data that was refused.
+    pub(super) const fn is_full(&self) -> bool {
+        let trail = self.log.trail();
+        let is_lacked = self.reports.hold <= trail && trail < self.log.unsent();
+        is_lacked && self.reports.refused_at == trail
+    }
+
     /// Returns the most datagrams of one run under the caller's budget and the rate limit.
     #[inline]
     fn datagrams_max(&self, limit: Budget, segment: usize) -> usize {

@@ -220,6 +220,7 @@ impl Source {
             } else if let Some(parity) = &mut self.parity {
                 parity.hasten(hold);
             }
+            self.reports.refused_at = self.log.trail();
             self.refuse()
         })
     }
