@@ -264,19 +264,20 @@ fn reflected(lab: &Lab, listen: IpAddr, engine: Engine, messages: &[Vec<u8>]) ->
     let is_stopped = || stop.load(Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| host.enter(|| reflector.run(&is_stopped)).unwrap().unwrap());
-        let counted = lab.host(ATTACKER).enter(|| exchanged(listen, messages));
+        let any: IpAddr = if listen.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let exchange = || exchanged((any, 0).into(), listen, messages);
+        let counted = lab.host(ATTACKER).enter(exchange);
         stop.store(true, Ordering::Relaxed);
         counted.unwrap()
     })
 }
 
-fn exchanged(to: SocketAddr, messages: &[Vec<u8>]) -> (usize, usize) {
-    let any: IpAddr = if to.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    let socket = UdpSocket::bind((any, 0)).unwrap();
+fn exchanged(from: SocketAddr, to: SocketAddr, messages: &[Vec<u8>]) -> (usize, usize) {
+    let socket = UdpSocket::bind(from).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
@@ -351,6 +352,51 @@ fn answers_about_clocks_are_as_large_as_the_questions() {
     are_no_larger(&sizes.map(|size| message(ProbeKind::Clock, size)), true);
     let short = message(ProbeKind::Clock, CLOCK_BYTES - 1);
     are_no_larger(&[short], false);
+}
+
+#[test]
+fn each_reflector_of_a_group_answers_once_and_no_longer() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let mut groups = vec!["239.192.0.8:7700"];
+        if lab.host(SERVER).has_ipv6() {
+            groups.push("[ff15::8]:7700");
+        }
+        for group in groups {
+            let (sent, received) = reflected_at(&lab, group.parse().unwrap());
+            assert_eq!(received, 2 * sent, "{group}: of two members");
+        }
+    });
+}
+
+/// Sends probes from the attacker's host to a group of which both other hosts are members. Gives
+/// the bytes that it sent and those that came back.
+fn reflected_at(lab: &Lab, group: SocketAddr) -> (usize, usize) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for host in [SERVER, BYSTANDER].map(|number| lab.host(number)) {
+            let spec = ReflectSpec {
+                listen: group,
+                engine: Engine::Recv,
+                wait: Wait::Block,
+            };
+            let interface = "e0".parse().unwrap();
+            let open = || Reflector::open_on(spec, Some(&interface));
+            let mut reflector = host.enter(open).unwrap().unwrap();
+            let is_stopped = || stop.load(Ordering::Relaxed);
+            scope.spawn(move || host.enter(|| reflector.run(&is_stopped)).unwrap().unwrap());
+        }
+        let host = lab.host(ATTACKER);
+        let local: IpAddr = if group.is_ipv4() {
+            host.ipv4().into()
+        } else {
+            host.ipv6().into()
+        };
+        let all = [24, 64, 1_400].map(|size| message(ProbeKind::Probe, size));
+        let counted = host.enter(|| exchanged((local, 0).into(), group, &all));
+        stop.store(true, Ordering::Relaxed);
+        counted.unwrap()
+    })
 }
 
 #[test]

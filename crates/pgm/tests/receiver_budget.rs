@@ -11,7 +11,7 @@ use receiver_kit::{
 use towline_pgm::{Config, LateJoin, Mode};
 use wire::{
     Sqn,
-    pgm::{Body, Spm},
+    pgm::{Body, Poll, Spm},
 };
 
 fn spm_of(sqn: u32, trail: u32, lead: u32, path_nla: std::net::IpAddr) -> Body {
@@ -98,6 +98,36 @@ fn data_without_an_spm_brings_its_source_at_most_its_bytes() {
         bench.pass_ms(20_000);
         let sent = sent_bytes(&mut bench);
         assert!(sent <= packet.len() + addresses().overhead(), "{sent}");
+    });
+}
+
+#[test]
+fn polls_bring_their_source_replies_of_no_more_than_their_bytes() {
+    over_each_kind(|| {
+        let mut bench = Bench::new(Mode::Sequence);
+        let mut came = 0;
+        let mut take = |bench: &mut Bench, packet: Vec<u8>| {
+            came += packet.len() + addresses().overhead();
+            bench.packet(&packet);
+        };
+        take(&mut bench, spm(1, 1, 0, &[]));
+        take(&mut bench, odata(1, 1, &[], b"x"));
+        for number in 1..=1_000 {
+            let poll = Body::Poll(Poll {
+                sqn: Sqn(number),
+                round: 0,
+                sub_type: Poll::GENERAL,
+                path_nla: addresses().source,
+                back_off_us: 1_000,
+                random: 0,
+                mask: 0,
+            });
+            take(&mut bench, made(&downstream_of(TSI), &poll, &[], &[]));
+            bench.pass_ms(2);
+        }
+        assert!(bench.receiver.counters().polr_packets > 900, "it replies");
+        let sent = sent_bytes(&mut bench);
+        assert!(sent <= came, "{came} bytes brought {sent}");
     });
 }
 
