@@ -682,6 +682,7 @@ fn asked_beside_silence<I: Intake>(mut receiver: Transfers<I>, hosts: [IpAddr; 2
 
 #[test]
 fn a_host_with_silent_sessions_keeps_no_other_host_out() {
+    // Dialling sees addresses of TCP and no group: the two families are all kinds.
     let v4 = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
     let v6 = ["fd00::1", "fd00::2"].map(|host| host.parse().unwrap());
     for hosts in [v4, v6] {
@@ -724,6 +725,7 @@ fn asked_beside_closed_ports<I: Intake>(mut receiver: Transfers<I>, host: IpAddr
 
 #[test]
 fn forged_marks_that_name_closed_ports_keep_no_sender_out_and_are_dialled_at_a_rate() {
+    // Dialling sees addresses of TCP and no group: the two families are all kinds.
     for host in [IpAddr::from([10, 0, 0, 1]), "fd00::1".parse().unwrap()] {
         let serving = asked_beside_closed_ports(serving(Choosy::default()), host);
         let single = asked_beside_closed_ports(single(), host);

@@ -421,6 +421,7 @@ fn opened(reporter: &mut Reporter) -> Vec<(SocketAddr, u32)> {
 
 #[test]
 fn forged_marks_make_it_dial_at_a_rate_and_keep_no_sender_out() {
+    // Dialling sees addresses of TCP and no group: the two families are all kinds.
     for host in ["10.0.0.1", "fd00::1"] {
         let host: IpAddr = host.parse().unwrap();
         let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
