@@ -33,6 +33,16 @@ pub(crate) fn groups(lab: &Lab) -> Vec<(String, String)> {
     groups
 }
 
+/// Runs `test` with the number and the names of each of [`groups`], all at the same time.
+pub(crate) fn at_each_kind(lab: &Lab, test: impl Fn(usize, &str, &str) + Sync) {
+    thread::scope(|scope| {
+        for (kind, (from, to)) in groups(lab).into_iter().enumerate() {
+            let test = &test;
+            scope.spawn(move || test(kind, &from, &to));
+        }
+    });
+}
+
 #[test]
 fn sessions_work_with_every_kind_of_address() {
     isolated(|| {

@@ -14,8 +14,8 @@ use wire::{
     Sqn,
     checksum::{finish, sum},
     pgm::{
-        Addressing, Body, Data, Gsi, Mark, Nak, NakList, Packet, PacketType, PgmOption, Rst, Spm,
-        Tsi, emit,
+        Addressing, Body, Data, Gsi, Mark, Nak, NakList, Packet, PacketType, PgmOption, Profile,
+        Rst, Spm, Tsi, emit,
     },
 };
 
@@ -330,6 +330,33 @@ impl<'a> Attacker<'a> {
         let options: Vec<_> = options.collect();
         self.emit(self.session.tsi, &body, &options, &[]);
         self.send_to_all();
+    }
+
+    /// The announcement of a session that is not there, to the group. Returns its bytes on a link.
+    pub(crate) fn forged_session(&mut self, number: u16, profile: Profile) -> u64 {
+        let tsi = Tsi {
+            port: number,
+            ..self.session.tsi
+        };
+        let mark = Mark {
+            profile,
+            session_id: number.into(),
+            control_port: 9,
+            ..self.session.mark
+        };
+        let spm = Body::Spm(self.session.spm);
+        self.emit(tsi, &spm, &[PgmOption::Mark(mark)], &[]);
+        self.socket
+            .send_to(&self.packet, self.session.group)
+            .unwrap();
+        // Headers of UDP, IP and Ethernet.
+        let headers =
+            8 + if self.session.source.is_ipv4() {
+                20
+            } else {
+                40
+            } + 14;
+        (self.packet.len() + headers) as u64
     }
 
     /// A packet as it was heard.

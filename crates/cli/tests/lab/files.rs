@@ -247,14 +247,14 @@ fn whoever_joins_in_time_is_served() {
     });
 }
 
-fn write_program(path: &Path, script: &str) {
+pub(crate) fn write_program(path: &Path, script: &str) {
     fs::write(path, script).unwrap();
     let mut mode = fs::metadata(path).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
     fs::set_permissions(path, mode).unwrap();
 }
 
-fn documents(text: &str) -> Vec<Value> {
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     let documents = serde_json::Deserializer::from_str(text).into_iter();
     documents.map(Result::unwrap).collect()
 }

@@ -28,6 +28,7 @@ mod relay;
 #[path = "../schema_kit/mod.rs"]
 mod schema_kit;
 mod secrecy;
+mod service;
 mod siege;
 mod signals;
 mod tcp;

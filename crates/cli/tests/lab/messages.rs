@@ -3,8 +3,12 @@
 use std::{thread, time::Duration};
 
 use lab::{Lab, LabSpec};
+use serde_json::Value;
 
-use crate::ends::{End, alone, assert_complete, towline};
+use crate::{
+    addresses::at_each_kind,
+    ends::{End, alone, assert_complete, towline},
+};
 
 const GROUP: &str = "239.192.0.1:7500";
 const LIMIT: Duration = Duration::from_secs(300);
@@ -134,30 +138,64 @@ fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
 }
 
 #[test]
+fn a_pub_that_knows_of_a_loss_exits_with_1_and_says_that_nothing_is_confirmed() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let victim = End::start(towline(lab.host(1), &format!("sub -g {GROUP} --once")));
+        // Four seconds of messages, and a fifth of a second of history.
+        let tool = env!("CARGO_BIN_EXE_towline");
+        let mut command = lab.host(0).command("sh");
+        let script = format!(
+            "yes $(printf %0999d 7) | head -n 40000 | {tool} pub -g {GROUP} --json --receivers 1 \
+             --policy lose --rate 10MB/s --tx-window-bytes 2MiB --timeout 20s"
+        );
+        command.args(["-c", &script]);
+        let sender = End::start(command);
+        victim.await_counter("receiver.odata_packets", 100);
+        victim.signal("-STOP");
+        thread::sleep(Duration::from_secs(2));
+        victim.signal("-CONT");
+        let (status, text) = sender.finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(sent["messages"], 40_000, "{sent:#}");
+        assert_eq!(status.code(), Some(1), "{sent:#}");
+        assert_eq!(sent["is_confirmed"], false, "{sent:#}");
+        let (_, heard) = victim.finish(LIMIT);
+        assert!(heard.lines().count() < 40_000);
+    });
+}
+
+#[test]
 fn a_guest_that_stops_does_not_hold_an_expected_receiver_back_for_long() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
-        let words = format!("load recv -g {GROUP} --json --count 150000 --timeout 120s");
-        let honest = End::start(towline(lab.host(1), &words));
-        let words = format!(
-            "load send -g {GROUP} --json --receivers 1 --policy wait --count 150000 \
-             --size 1000-9000"
-        );
-        let sender = End::start(towline(lab.host(0), &words));
-        sender.await_counter("source.odata_packets", 1_000);
-        let words = format!("load recv -g {GROUP} --json --timeout 120s");
-        let guest = End::start(towline(lab.host(2), &words));
-        guest.await_counter("reporter.reports", 1);
-        guest.signal("-STOP");
-        // It stays stopped, and its connection open: without a limit all would wait for 5 minutes.
-        let report = honest.report(Duration::from_secs(120));
-        assert_complete(&report, 150_000);
-        sender.await_said("is not waited for any longer");
-        guest.signal("-KILL");
-        drop(guest);
-        let sent = sender.report(LIMIT);
-        assert_eq!(sent["messages"], 150_000, "{sent:#}");
-        assert_eq!(sent["counters"]["audience.passed_over"], 1, "{sent:#}");
+        at_each_kind(&lab, |_, from, to| {
+            let words = format!("load recv -g {from} --json --count 10000 --timeout 120s");
+            let honest = End::start(towline(lab.host(1), &words));
+            // Six seconds of messages; the window holds a small part of them.
+            let words = format!(
+                "load send -g {to} --json --receivers 1 --policy wait --count 10000 \
+                 --size 1000-9000 --rate 8MB/s --tx-window-bytes 2MiB"
+            );
+            let sender = End::start(towline(lab.host(0), &words));
+            sender.await_counter("source.odata_packets", 1_000);
+            let words = format!("load recv -g {from} --json --timeout 120s");
+            let guest = End::start(towline(lab.host(2), &words));
+            guest.await_counter("reporter.reports", 1);
+            guest.signal("-STOP");
+            // It stays stopped, and its connection open: without a limit all would wait for 5
+            // minutes.
+            let report = honest.report(Duration::from_secs(120));
+            assert_complete(&report, 10_000);
+            sender.await_said("is not waited for any longer");
+            guest.signal("-KILL");
+            drop(guest);
+            let sent = sender.report(LIMIT);
+            assert_eq!(sent["messages"], 10_000, "{to}: {sent:#}");
+            // It is waited for again for a while each time its account has shrunk.
+            let passed_over = sent["counters"]["audience.passed_over"].as_u64().unwrap();
+            assert!(passed_over > 0, "{to}: {sent:#}");
+        });
     });
 }
 
@@ -207,8 +245,12 @@ fn a_receiver_that_stops_loses_and_is_told_how_much() {
         victim.signal("-STOP");
         thread::sleep(Duration::from_secs(3));
         victim.signal("-CONT");
-        let sent = sender.report(LIMIT);
+        let (status, text) = sender.finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(sent["messages"], 60_000);
+        // Two of three have everything: that is no confirmation.
+        assert_eq!(status.code(), Some(1), "{sent:#}");
+        assert_eq!(sent["is_confirmed"], false, "{sent:#}");
         for end in ends {
             assert_complete(&end.report(LIMIT), 60_000);
         }
