@@ -68,7 +68,10 @@ pub fn export(
     let scene = || {
         if with_hops {
             plot::hops(series, options).ok_or_else(|| {
-                io::Error::other("no message was stamped: measure with --stamp-every")
+                io::Error::other(
+                    "no message was stamped: measure over UDP with the engine recv or epoll, and \
+                     without --stamp-every 0",
+                )
             })
         } else {
             Ok(plot::figure(series, options))

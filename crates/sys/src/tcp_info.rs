@@ -148,7 +148,8 @@ impl TcpInfo {
         Self { bytes, len }
     }
 
-    /// Returns every field that the kernel has, with its value, in the kernel's order.
+    /// Returns every field of [`Self::FIELDS`] that the kernel has, with its value, in the kernel's
+    /// order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static TcpField, u64)> + '_ {
         let fields = Self::FIELDS.iter();
         fields.filter_map(|field| Some((field, self.number(field.offset, field.bytes)?)))

@@ -39,9 +39,9 @@ pub(crate) struct PublishArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
     /// Longest wait at each of three points: for --receivers to report; for a receiver that is
-    /// behind to make progress, after which it is given up; and at the end, for what has not
-    /// arrived [default: no limit for reports; for progress 300s, 2s with --policy drop, no limit
-    /// with --policy lose; 60s at the end]
+    /// behind to make progress (with --policy drop: to catch up), after which it is given up; and
+    /// at the end, for what has not arrived [default: no limit for reports; for progress 300s, 2s
+    /// with --policy drop, no limit with --policy lose; 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

@@ -36,8 +36,8 @@ pub(crate) struct UdpServeArgs {
     #[arg(default_value = "0.0.0.0:7701")]
     pub(crate) listen: SocketAddr,
     /// Groups that the server joins, and sends to, when an asking host names them; port 7500 unless
-    /// given. 224.0.0.0/24 and ff02::/16 are refused, because every host is a member [default:
-    /// none]
+    /// given. 224.0.0.0/24 and ff02::/16 are refused: they belong to the protocols of the link
+    /// itself [default: none]
     #[arg(long, value_name = "GROUP[:PORT],...", value_delimiter = ',', value_parser = group)]
     pub(crate) allow_group: Vec<Group>,
     /// Most bits a second that the server sends, headers included [default: 100Mbit/s to a group,

@@ -228,7 +228,7 @@ impl<'a> Printer<'a> {
             .map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// Notes the time when messages have come since the count was `seen`.
+    /// If more messages have come than `seen`, notes the present time as that of the last one.
     fn look(&mut self, seen: u64) {
         if self.messages > seen {
             let now = Instant::now();

@@ -31,7 +31,8 @@ pub(crate) struct PublishReport {
     pub(crate) receivers: u64,
     /// Receivers that were dropped, or left without having everything.
     pub(crate) given_up: u64,
-    /// Names of receivers that joined and lack something, or lost some of it.
+    /// Names of receivers that joined and have not confirmed everything: they lack messages, lost
+    /// some for good, or reported what was never sent.
     pub(crate) unconfirmed: Vec<String>,
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,

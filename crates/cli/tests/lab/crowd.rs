@@ -841,3 +841,43 @@ const COUNTED: [&str; 5] = [
     "object_receiver.callers_late",
     "object_receiver.callers_gone",
 ];
+
+/// Connections that a host opens to a sender, and leaves open: more than greet at a time, and more
+/// than a process may have files by the usual limit.
+const LEFT_OPEN: usize = 5_000;
+/// Files of the tree, each of which the sender has to open.
+const TREE_FILES: usize = 200;
+
+#[test]
+fn connections_that_are_left_open_keep_no_receiver_from_a_sender_of_a_group() {
+    alone(|| {
+        raise_limit();
+        // A sender, a receiver, and a host that is silent.
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let scratch = Scratch::new("crowd-left-open");
+        let tree = scratch.file("tree");
+        fs::create_dir(&tree).unwrap();
+        for number in 0..TREE_FILES {
+            fs::write(format!("{tree}/{number}"), vec![7; 4_096]).unwrap();
+        }
+        let session = format!(
+            "-g 239.192.7.1:7500 --json {}",
+            crate::siege::key_of(&scratch)
+        );
+        let send = format!("send {tree} --receivers 1 --join-timeout 120s {session}");
+        let sender = towline(lab.host(0), &format!("{send} --control-port {PORT}"));
+        let sender = End::start(sender);
+        sender.await_session();
+        let to = SocketAddr::new(lab.host(0).ipv4().into(), PORT);
+        let silent = start_silent(lab.host(2), to, LEFT_OPEN);
+        silent.await_said(ALL_SILENT);
+        let directory = scratch.file("in");
+        let receive = format!("recv {directory} --from any {session}");
+        let receiver = End::start(towline(lab.host(1), &receive));
+        let sent = sender.report(LIMIT);
+        assert_eq!(sent["is_proven"], true, "{sent:#}");
+        let received = receiver.report(LIMIT);
+        assert_eq!(received["is_complete"], true, "{received:#}");
+        drop(silent);
+    });
+}

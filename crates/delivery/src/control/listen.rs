@@ -116,8 +116,8 @@ impl Listener {
         self
     }
 
-    /// Takes a connection. When the session is over or full, or the host is not admitted, refuses it
-    /// and returns why.
+    /// Takes a connection. When the session is over or full, or the host is not admitted, refuses
+    /// the connection and returns why.
     pub(crate) fn accept(
         &mut self,
         now: Instant,

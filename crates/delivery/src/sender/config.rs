@@ -175,7 +175,7 @@ pub enum SlowPolicy {
     Drop,
 }
 
-/// Why a receiver gets everything over its connection.
+/// Why a receiver was demoted: since then it gets what it lacks over its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Demotion {

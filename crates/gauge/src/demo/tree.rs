@@ -39,10 +39,13 @@ impl Tree {
             let unsuitable = unsuitable.display();
             let cause = match tally.is_deep {
                 true => format!("what is in {unsuitable} lies over {DEPTH_MAX} levels deep"),
-                false => format!("{unsuitable} cannot be read"),
+                false => match tally.error {
+                    Some(error) => format!("{unsuitable} cannot be read: {error}"),
+                    None => format!("{unsuitable} is no file or directory"),
+                },
             };
             return Err(net::SystemError::refused("send", path.display(), cause)
-                .advise("name another path")
+                .advise("let this user read it, or name another path")
                 .into());
         }
         Ok(Self {
@@ -117,6 +120,8 @@ struct Tally {
     unsuitable: Option<PathBuf>,
     /// It is unsuitable because what is in it lies too deep.
     is_deep: bool,
+    /// Why the last entry that could not be read could not.
+    error: Option<std::io::Error>,
 }
 
 impl Tally {
@@ -129,8 +134,13 @@ impl Tally {
         is_suitable
     }
 
+    /// Returns what was read; otherwise keeps the error, and returns `None`.
+    fn noted<T>(&mut self, read: std::io::Result<T>) -> Option<T> {
+        read.map_err(|error| self.error = Some(error)).ok()
+    }
+
     fn count(&mut self, path: &Path, depth: usize) -> bool {
-        let Ok(metadata) = fs::symlink_metadata(path) else {
+        let Some(metadata) = self.noted(fs::symlink_metadata(path)) else {
             return false;
         };
         let kind = metadata.file_type();
@@ -142,12 +152,12 @@ impl Tally {
             self.files += 1;
             self.bytes += metadata.len();
             let is_small = self.bytes_max == 0 || self.bytes <= self.bytes_max;
-            return is_small && fs::File::open(path).is_ok();
+            return is_small && self.noted(fs::File::open(path)).is_some();
         }
         if !kind.is_dir() {
             return self.is_lenient;
         }
-        let Ok(entries) = fs::read_dir(path) else {
+        let Some(entries) = self.noted(fs::read_dir(path)) else {
             return false;
         };
         if depth >= DEPTH_MAX {

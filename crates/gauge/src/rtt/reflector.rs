@@ -105,7 +105,8 @@ impl Reflector {
     /// # Errors
     /// Never in practice.
     pub fn local(&self) -> Result<SocketAddr, Error> {
-        let refused = |error: io::Error| SystemError::system("name", self.spec.listen, &error);
+        let refused =
+            |error: io::Error| SystemError::system("find the address of", self.spec.listen, &error);
         Ok(self.sockets.local().map_err(refused)?)
     }
 

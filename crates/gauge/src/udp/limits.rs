@@ -48,7 +48,7 @@ impl ServeSpec {
             let cause = if !group.ip().is_multicast() {
                 "it is not a multicast group; name one"
             } else if is_local_control(group.ip()) {
-                "every host of the network is a member of such a group; name another"
+                "its range belongs to the protocols of the link itself; name another"
             } else {
                 continue;
             };

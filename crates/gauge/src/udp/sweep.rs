@@ -158,7 +158,11 @@ impl<'a, 'w> Bench<'a, 'w> {
             Error::Measurement("no server was named; name one at least".to_owned())
         })?;
         let refused = |error: io::Error| {
-            SystemError::system("name this end of the connection to", first.address, &error)
+            SystemError::system(
+                "find this end's address on the connection to",
+                first.address,
+                &error,
+            )
         };
         let mut local = first.link.local().map_err(refused)?.ip();
         if let (Some(group), Some(wanted)) = (sweep.group, &sweep.interface) {
@@ -328,7 +332,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         };
         // The group reaches a server on this host by loopback, whatever the interface.
         let local = self.peers[0].link.local();
-        let local = local.map_err(refused("name this end of the connection to"))?;
+        let local = local.map_err(refused("find this end's address on the connection to"))?;
         let is_same_host = local.ip() == server.ip();
         let port = (&self.port, self.local);
         let path = DataPath::client(spec, server, port, is_same_host)

@@ -422,7 +422,7 @@ fn unconnected(to: SocketAddr, error: &io::Error) -> SystemError {
         // The local address and port are the system's choice.
         io::ErrorKind::AddrNotAvailable => fault.advise(
             "if this host has no IPv6 address, name an IPv4 address; if all local ports are in \
-             use, wait until connections to it have ended",
+             use, wait until earlier connections have ended",
         ),
         _ => fault,
     }

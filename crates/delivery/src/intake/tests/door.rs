@@ -31,9 +31,8 @@ fn knock<I: Intake>(
 ) -> &'static str {
     accept(receiver, now, (host, link));
     receiver.handle_link(now, LinkId(link), LinkEvent::Data, &invite(session_id, 0));
-    let told = told_to(receiver).into_iter();
-    told.filter(|(whose, _)| whose.0 == link)
-        .last()
+    let mut told = told_to(receiver).into_iter();
+    told.rfind(|(whose, _)| whose.0 == link)
         .map_or("nothing", |(_, name)| name)
 }
 

@@ -49,8 +49,8 @@ pub(super) fn parts(
 /// Bytes of the shortest run of zeros that becomes a hole: most filesystems give room in pieces of
 /// this length.
 const HOLE_BYTES_MIN: usize = 4096;
-/// Bytes of the shortest run of zeros at an end that becomes a hole: for shorter runs, the call
-/// costs more than it saves.
+/// Bytes of the shortest run of zeros that becomes a hole where the given bytes begin or end: for
+/// shorter runs, the call costs more than it saves.
 const EDGE_BYTES_MIN: usize = 512;
 /// Bytes between two probes: a run of [`HOLE_BYTES_MIN`] zeros cannot lie between them.
 const PROBE_BYTES: usize = HOLE_BYTES_MIN / 2;

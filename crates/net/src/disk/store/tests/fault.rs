@@ -206,7 +206,7 @@ fn longest_call(
                 for (nth, block) in bytes.chunks(10_000).enumerate() {
                     let mut is_taken = false;
                     timed(store, &mut |store| {
-                        is_taken = store.write(nth as u64 * 10_000, block)
+                        is_taken = store.write(nth as u64 * 10_000, block);
                     });
                     assert!(is_taken, "one extent has room for all");
                 }
