@@ -17,11 +17,14 @@
 //! ```
 //!
 //! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters:
-//! with more than that, it is greedy. Shares count only when the table is full.
+//! with more than that, it is greedy. Shares count only when the table is full. Of a greedy host,
+//! what was found last goes first: packets with forged addresses can make a host greedy, and its
+//! own sessions are mostly there before them.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot; `places` has the number of senders of each
-//! host and network, and `greedy` is how many of these have more than their share.
+//! host and network, and `greedy` is how many hosts, and how many networks, have more than their
+//! share.
 
 use std::{
     collections::BTreeMap,
@@ -47,12 +50,32 @@ pub(super) struct PeerTable {
     peers_max: usize,
     /// How many of the senders each host and each network has.
     places: BTreeMap<Party, usize>,
-    greedy: usize,
+    greedy: Greedy,
+    /// How many senders have been entered so far.
+    found: u64,
+}
+
+/// How many hosts, and how many networks, have more than their share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Greedy {
+    hosts: usize,
+    networks: usize,
+}
+
+impl Greedy {
+    const fn of_mut(&mut self, party: Party) -> &mut usize {
+        match party {
+            Party::Host(_) => &mut self.hosts,
+            Party::Network(_) => &mut self.networks,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Slot {
     peer: Option<Box<Peer>>,
+    /// The sender's number in the order in which senders were entered.
+    found: u64,
     older: u32,
     younger: u32,
     is_listed: bool,
@@ -69,7 +92,11 @@ impl PeerTable {
             youngest: NONE,
             peers_max,
             places: BTreeMap::new(),
-            greedy: 0,
+            greedy: Greedy {
+                hosts: 0,
+                networks: 0,
+            },
+            found: 0,
         }
     }
 
@@ -110,6 +137,7 @@ impl PeerTable {
         }
         self.slots.push(Slot {
             peer: None,
+            found: 0,
             older: NONE,
             younger: NONE,
             is_listed: false,
@@ -144,7 +172,12 @@ impl PeerTable {
             }
             session = slot.younger;
         }
-        if remembered.is_some() || own == Share::HostFull || self.greedy == 0 {
+        let is_nobody_greedy = match own {
+            Share::Free => self.greedy.hosts + self.greedy.networks == 0,
+            Share::NetworkFull => self.greedy.hosts == 0,
+            Share::HostFull => true,
+        };
+        if remembered.is_some() || is_nobody_greedy {
             return remembered;
         }
         // Within a network that has its share, only a host with more than its own gives up a place.
@@ -155,9 +188,11 @@ impl PeerTable {
                 counts && self.places_of(party) > self.share_max(party)
             })
         };
-        let greedy = self.iter().filter(|peer| may_take(peer) && is_greedy(peer));
-        let first = greedy.min_by_key(|peer| (peer.is_vouched_for(), peer.heard()));
-        first.map(|peer| peer.session)
+        let all = self.slots.iter();
+        let all = all.filter_map(|slot| Some((slot.found, slot.peer.as_deref()?)));
+        let greedy = all.filter(|(_, peer)| may_take(peer) && is_greedy(peer));
+        let last = greedy.max_by_key(|(found, peer)| (!peer.is_vouched_for(), *found));
+        last.map(|(_, peer)| peer.session)
     }
 
     /// Puts a sender into the free slot of its session number.
@@ -169,9 +204,11 @@ impl PeerTable {
             let limit = self.share_max(party);
             let places = self.places.entry(party).or_default();
             *places += 1;
-            self.greedy += usize::from(*places == limit + 1);
+            *self.greedy.of_mut(party) += usize::from(*places == limit + 1);
         }
-        self.slots[session as usize].peer = Some(Box::new(peer));
+        self.found += 1;
+        let slot = &mut self.slots[session as usize];
+        (slot.peer, slot.found) = (Some(Box::new(peer)), self.found);
         self.touch(session);
     }
 
@@ -184,7 +221,7 @@ impl PeerTable {
         for party in Party::all_of(peer.source) {
             let limit = self.share_max(party);
             if let Some(places) = self.places.get_mut(&party) {
-                self.greedy -= usize::from(*places == limit + 1);
+                *self.greedy.of_mut(party) -= usize::from(*places == limit + 1);
                 *places -= 1;
                 if *places == 0 {
                     self.places.remove(&party);

@@ -105,6 +105,14 @@ impl Askers {
         self.strangers.grant(now, host, on_wire, repairs)
     }
 
+    /// Returns how many of `more` parity packets of a group of `size` packets may be granted at
+    /// once, when strangers were granted `granted` before: those that are free, otherwise one.
+    pub(super) const fn parity_allowed(granted: u32, more: u32, size: u32) -> u32 {
+        let free = size.saturating_mul(REPAIRS_MAX).saturating_sub(granted);
+        let free = if free == 0 { 1 } else { free };
+        if more < free { more } else { free }
+    }
+
     /// Returns the number of repairs that stands for `more` parity packets of a group of `size`
     /// packets, when strangers were granted `granted` before: as many parity packets are repaired
     /// freely as there would be repairs of the group's packets.

@@ -61,6 +61,8 @@ pub(super) struct Strangers {
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     address: Option<IpAddr>,
+    /// When it last asked.
+    asked_at: Instant,
     granted: Recent,
     /// Bytes that it may have repaired because of the bytes that it asked with.
     earned: u64,
@@ -134,11 +136,15 @@ impl Strangers {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Returns the index of this host's entry. A new host takes the entry of the host that was
-    /// granted least.
+    /// Returns the index of this host's entry. A new host takes an empty entry, or that of the host
+    /// that was granted least; among those, of the one that has not asked for longest.
     fn entry_of(&mut self, now: Instant, host: IpAddr) -> usize {
         let own = |entry: &Host| entry.address == Some(host);
-        let least = || (0..HOSTS).min_by_key(|&index| self.hosts[index].granted.per_s(now));
+        let worth = |entry: &Host| {
+            let is_taken = entry.address.is_some();
+            (is_taken, entry.granted.per_s(now), entry.asked_at)
+        };
+        let least = || (0..HOSTS).min_by_key(|&index| worth(&self.hosts[index]));
         let index = self.hosts.iter().position(own).or_else(least);
         let index = index.expect("there are entries");
         if self.hosts[index].address != Some(host) {
@@ -147,6 +153,7 @@ impl Strangers {
                 ..Host::default()
             };
         }
+        self.hosts[index].asked_at = now;
         index
     }
 

@@ -370,11 +370,6 @@ impl Peer {
         self.is_vouched_for
     }
 
-    /// Returns the time when the sender was last heard.
-    pub(super) const fn heard(&self) -> Instant {
-        self.heard
-    }
-
     /// Notes that the owner knows that the sender is real.
     pub(super) const fn vouch(&mut self) {
         self.is_vouched_for = true;

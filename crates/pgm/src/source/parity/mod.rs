@@ -432,7 +432,14 @@ impl Source {
         }
         let need = parity.numbering.requested(sqn, size);
         let elimination = self.reports.elimination;
-        let more = parity.more(now, elimination, group, need);
+        let mut more = parity.more(now, elimination, group, need);
+        let mut need = need;
+        if more > 0 && service == Service::Few {
+            // What goes beyond the bound is granted packet by packet.
+            let allowed = Askers::parity_allowed(parity.asked(group).granted, more, size);
+            need -= more - allowed;
+            more = allowed;
+        }
         if more > 0 && service == Service::Full {
             // Parity is as long as the group's longest packet; mostly all are of equal length.
             let bytes = self.log.range(first).len();
