@@ -74,15 +74,20 @@ impl<S: Store> Transfer<S> {
 }
 
 impl<I: Intake> Transfers<I> {
-    /// Takes a packet stream from `source` that has no mark yet. When the owner admits no sender at
-    /// that host, the stream is dropped before it takes a place that another one needs.
+    /// Takes a packet stream from `source`, before its first mark is looked at.
     pub fn found(&mut self, stream: u32, source: IpAddr) {
-        let Err(text) = self.intake.admit_host(source) else {
-            return;
-        };
         let sender = Sender {
             address: SocketAddr::new(source, 0),
             session_id: 0,
+        };
+        self.is_host_admitted(stream, sender);
+    }
+
+    /// Returns true when the owner admits senders at this one's host. Otherwise drops the stream,
+    /// before it takes a place that another one needs, and tells the owner's user once.
+    pub(super) fn is_host_admitted(&mut self, stream: u32, sender: Sender) -> bool {
+        let Err(text) = self.intake.admit_host(sender.address.ip()) else {
+            return true;
         };
         if self.turned_away.note(sender, true, &mut self.counters) {
             self.counters.senders_heard += 1;
@@ -90,6 +95,7 @@ impl<I: Intake> Transfers<I> {
             self.refused(sender, text);
         }
         self.unwanted(stream);
+        false
     }
 
     pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {

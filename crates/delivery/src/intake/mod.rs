@@ -297,6 +297,13 @@ impl<I: Intake> Transfers<I> {
     /// the new sender for its offer, if owner and limits allow that.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
+        let sender = Sender {
+            address: SocketAddr::new(heard.source, mark.control_port),
+            session_id: mark.session_id,
+        };
+        if !self.is_host_admitted(stream, sender) {
+            return;
+        }
         // Reports go only to a host that both sends the packets and takes the NAKs.
         let is_ours = heard.path_nla == Some(heard.source)
             && mark.is_known()
@@ -305,17 +312,14 @@ impl<I: Intake> Transfers<I> {
         if !is_ours {
             return;
         }
-        let sender = Sender {
-            address: SocketAddr::new(heard.source, mark.control_port),
-            session_id: mark.session_id,
-        };
         if let Some(transfer) = self.all.iter_mut().find(|t| t.sender == sender) {
             if transfer.stream.is_none() && transfer.state != State::Leaving {
                 transfer.stream = Some(stream);
                 transfer.receiver.session_back();
             }
             transfer.receiver.mark(now, mark);
-            if transfer.state == State::Accepted {
+            // A copy of the mark in another stream vouches for nothing.
+            if transfer.state == State::Accepted && transfer.stream == Some(stream) {
                 self.verdicts.push_back(StreamVerdict::Genuine(stream));
             }
             return;

@@ -109,6 +109,18 @@ fn spm<I: Intake>(
         tx_time_us: sqn.into(),
         ..Mark::new(Profile::Objects, id)
     };
+    marked(receiver, now, (host, port), spm, mark);
+}
+
+/// An SPM with this mark.
+fn marked<I: Intake>(
+    receiver: &mut ObjectReceiver<I>,
+    now: Instant,
+    (host, port): (u8, u16),
+    spm: Spm,
+    mark: Mark,
+) {
+    let source = IpAddr::from([10, 0, 0, host]);
     let mut tpdu = Vec::new();
     let options = [PgmOption::Mark(mark)];
     emit(
@@ -295,6 +307,37 @@ fn a_session_without_a_mark_of_a_host_that_is_not_admitted_is_forgotten_when_it_
     assert_eq!(refused.collect::<Vec<_>>(), [0, 4000]);
     let asked = open(&mut receiver, at(0), 1);
     assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
+#[test]
+fn no_mark_keeps_a_session_of_a_host_that_is_not_admitted() {
+    let objects = Mark::new(Profile::Objects, 5);
+    let with_port = Mark {
+        control_port: 4000,
+        ..objects
+    };
+    let marks = [
+        (Mark::new(Profile::Messages, 5), 3),
+        (objects, 3),
+        // It takes NAKs at another address than its own.
+        (with_port, 8),
+    ];
+    for (mark, nla) in marks {
+        let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+        let mut receiver = ObjectReceiver::open(&receiving(), config, NotFromThree, at(0));
+        let spm = Spm {
+            sqn: Sqn(1),
+            trail: Sqn(1),
+            lead: Sqn(0),
+            path_nla: IpAddr::from([10, 0, 0, nla]),
+        };
+        marked(&mut receiver, at(0), (3, 9), spm, mark);
+        for sqn in 1..30 {
+            packet_of(&mut receiver, at(0), 3, (9, sqn));
+        }
+        let alive = receiver.receiver().unwrap().sessions().count();
+        assert_eq!(alive, 0, "{mark:?}");
+    }
 }
 
 /// A receiver whose only transfer, `a` of host 1, was given up by its sender.
