@@ -105,7 +105,12 @@ mod writer;
 pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
     let has_many_peers = matches!(
         command,
-        Command::Send(_) | Command::Recv(_) | Command::Pub(_) | Command::Relay(_)
+        Command::Send(_)
+            | Command::Recv(_)
+            | Command::Pub(_)
+            | Command::Relay(_)
+            | Command::Load(LoadCommand::Send(_))
+            | Command::Frames(FramesCommand::Send(_))
     );
     if has_many_peers && sys::open_files_max().is_some_and(|max| max < OPEN_FILES_MAX) {
         // Each peer takes descriptors. If the system permits too few, fewer peers are served.

@@ -71,7 +71,6 @@ pub fn open_files_max() -> Option<u64> {
 /// When a sandbox forbids the call.
 pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
     let given = getrlimit(Resource::Nofile);
-    let _only_the_first = GIVEN.set(given);
     let maximum = given.maximum;
     let granted = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     let limit = Rlimit {
@@ -79,6 +78,7 @@ pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
         maximum,
     };
     setrlimit(Resource::Nofile, limit)?;
+    let _only_the_first = GIVEN.set(given);
     Ok(granted)
 }
 

@@ -23,6 +23,10 @@ use wire::pgm::Tsi;
 use self::profile::Profile;
 use crate::{Allowed, Error, Place, Snapshot, backend::Backend, trace::Open};
 
+mod connections;
+use connections::links_max;
+pub(crate) use connections::receivers_max;
+
 pub mod options;
 
 pub(crate) mod profile;
@@ -230,6 +234,7 @@ impl SessionBuilder {
             sockets.gso_bytes_max = bytes as usize;
         }
         sockets.faults = self.faults;
+        sockets.links_max = sockets.links_max.min(links_max(sys::open_files_max()));
         let setup = UdpSetup::new(role, destination, choice.interface.index, choice.local)
             .source(group.source())
             .options(sockets);
@@ -337,6 +342,9 @@ impl SessionBuilder {
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.key);
         config.admission = Allowed::admission(self.receivers_from.iter().copied());
+        config.receivers_max = config
+            .receivers_max
+            .min(receivers_max(sys::open_files_max()));
         let name = self.name.clone();
         config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
         config

@@ -15,7 +15,7 @@ use wire::object::ErrorCode;
 use super::{Expectation, FileSet, FileSums};
 use crate::{
     Allowed, Error, Place, Snapshot,
-    session::{Count, End, SessionBuilder, face, random_u64},
+    session::{Count, End, SessionBuilder, face, random_u64, receivers_max},
     trace,
     transfer::transfer,
 };
@@ -197,6 +197,9 @@ fn open(
         opened.warnings.push(text.to_owned());
     }
     config.session_id = sending.identity.session_id;
+    config.receivers_max = config
+        .receivers_max
+        .min(receivers_max(sys::open_files_max()));
     let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
     Ok(opened.end(endpoint, sending.protection(session.key.clone())))
 }

@@ -1,0 +1,57 @@
+//! How many control connections a sender takes, given how many descriptors its process may have.
+//!
+//! A host that opens connections and leaves them open must cost neither the receivers nor the files
+//! of a sender their descriptors. So connections leave some to everything else, and receivers leave
+//! connections to those that have yet to greet: of these, the oldest of the same host make room.
+
+use delivery::parameters::GREETINGS_MAX;
+
+/// Returns the most control connections of a process that may have `descriptors` open (`None`: any
+/// number).
+pub(super) fn links_max(descriptors: Option<u64>) -> usize {
+    let left = descriptors.map(|max| max.saturating_sub(DESCRIPTORS_BESIDE_LINKS).max(LINKS_MIN));
+    left.map_or(usize::MAX, |left| {
+        usize::try_from(left).unwrap_or(usize::MAX)
+    })
+}
+
+/// Returns the most receivers that such a process admits: at least one. It leaves connections to
+/// those that greet, and to as many that were closed and whose peers have not seen it yet.
+pub(crate) fn receivers_max(descriptors: Option<u64>) -> u32 {
+    let left = links_max(descriptors).saturating_sub(2 * GREETINGS_MAX as usize);
+    u32::try_from(left.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Descriptors that connections leave to everything else: sockets, streams, and the files that a
+/// sender opens as it comes to them.
+const DESCRIPTORS_BESIDE_LINKS: u64 = 64;
+/// Connections that a process with hardly any descriptors tries to have all the same.
+const LINKS_MIN: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_to_files_and_receivers_leave_some_to_who_greets() {
+        assert_eq!(
+            (links_max(None), receivers_max(None)),
+            (usize::MAX, u32::MAX)
+        );
+        assert_eq!(
+            (links_max(Some(1_024)), receivers_max(Some(1_024))),
+            (960, 448)
+        );
+        assert_eq!((links_max(Some(100)), receivers_max(Some(100))), (36, 1));
+        assert_eq!((links_max(Some(10)), receivers_max(Some(10))), (16, 1));
+        for descriptors in 600..40_000 {
+            let (links, receivers) = (
+                links_max(Some(descriptors)),
+                receivers_max(Some(descriptors)) as usize,
+            );
+            // The listener closes the oldest that have not greeted before the net refuses any.
+            assert!(receivers + GREETINGS_MAX as usize <= links);
+            assert!(links < descriptors as usize);
+        }
+    }
+}
