@@ -351,6 +351,7 @@ impl FramePublisher {
         let endpoint = &end.driver.endpoint;
         let (frames, packets) = (endpoint.frames().counters(), endpoint.source().counters());
         let (interface, address) = end.interface();
+        let fault = self.end.fault(feed).map(str::to_owned);
         Some(FeedSent {
             interface: interface.to_owned(),
             address,
@@ -359,7 +360,7 @@ impl FramePublisher {
             packets: packets.odata_packets,
             repairs: packets.rdata_packets + packets.parity_packets,
             receivers: endpoint.audience().receiver_count(),
-            error: self.end.fault(feed).map(str::to_owned),
+            error: fault.or_else(|| end.send_error().map(|error| error.to_string())),
         })
     }
 

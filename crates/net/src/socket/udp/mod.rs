@@ -169,6 +169,7 @@ impl UdpIo {
         self.readiness.arm(deadline);
         self.rhythm.note_own_wait();
         self.ask_for_room(blocked == Blocked::Socket);
+        self.settle_drops();
     }
 
     /// Lets waits sleep for up to `at_most` under load, without looking at anything; less when too
@@ -332,11 +333,16 @@ impl UdpIo {
             _ => until,
         };
         self.ask_for_room(blocked == Blocked::Socket);
+        self.settle_drops();
+        base::earliest(until, self.links.due())
+    }
+
+    /// Counts what the kernel has dropped since the last packet that told so.
+    fn settle_drops(&mut self) {
         let group = self.ports.group.iter_mut();
         for port in group.chain([&mut self.ports.upstream]) {
             port.settle_drops(&mut self.tally);
         }
-        base::earliest(until, self.links.due())
     }
 
     /// Does what [`UdpIo::prepare_wait`] does, for an owner that waits for this descriptor together
