@@ -470,7 +470,7 @@ mod tests {
             });
         }
         let told = hook.pop_failure().unwrap().to_string();
-        assert_eq!(told, "was not run for in: 1 runs are waiting already");
+        assert!(told.contains("the paths of all runs that wait"), "{told}");
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
             hook.push(completed("a"));
         }
         let told = hook.pop_failure().unwrap().to_string();
-        assert_eq!(told, "was not run for a: 1024 runs are waiting already");
+        assert!(told.contains("for a: 1024 runs wait already"), "{told}");
         assert!(hook.pop_failure().is_none());
     }
 

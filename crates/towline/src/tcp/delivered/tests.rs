@@ -280,7 +280,7 @@ fn claims() -> [Lie; 7] {
     let digest = *blake3::hash(b"hello").as_bytes();
     let confirm = |total| Frame::Confirm { total };
     let done = |total, digest| said(&[Frame::Done { total, digest }]);
-    let why = "confirms what was not written";
+    let why = "does not fit the stream";
     [
         ("more than was written", said(&[confirm(6)]), why, 0),
         ("ever so much", said(&[confirm(u64::MAX)]), why, 0),

@@ -176,7 +176,7 @@ fn a_former_store_that_does_not_end_is_told_as_what_it_is() {
     let mut store = FileStore::new(&scratch.0, options);
     store.prepare(&manifest);
     let (code, text) = failure(outcome(&mut store));
-    assert_eq!(code, ErrorCode::Exists);
+    assert_eq!(code, ErrorCode::Io);
     assert!(text.contains("an earlier attempt"), "{text}");
     stuck.ended();
 }

@@ -369,7 +369,7 @@ fn kinds_that_do_not_fit_are_refused_early_even_when_replacing() {
     for manifest in [as_file, as_directory] {
         let mut store = open(&scratch.0, Existing::Replace);
         store.prepare(&manifest);
-        assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
+        assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Io);
     }
 }
 
@@ -451,7 +451,7 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     let mut second = open(&scratch.0, Existing::Replace);
     second.prepare(&manifest);
     let (code, text) = failure(outcome(&mut second));
-    assert_eq!(code, ErrorCode::Exists);
+    assert_eq!(code, ErrorCode::Io);
     assert!(text.contains("another receiver takes this"), "{text}");
     assert!(!text.contains("replace"), "{text}");
     drop(second);

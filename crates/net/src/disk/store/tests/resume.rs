@@ -272,7 +272,7 @@ fn what_changes_while_it_is_compared_ends_the_transfer() {
     fs::write(scratch.path("a"), "mine").unwrap();
     store.commit(&[]);
     let (code, text) = failure(outcome(&mut store));
-    assert_eq!(code, ErrorCode::Exists);
+    assert_eq!(code, ErrorCode::Io);
     assert!(text.contains("it changed while it was compared"), "{text}");
     assert_eq!(fs::read(scratch.path("a")).unwrap(), b"mine");
 }
