@@ -50,7 +50,7 @@ pub(crate) fn key_file() -> Result<PathBuf, String> {
     let failed = |error| format!("{}: {error}", path.display());
     let mut file = fs::OpenOptions::new();
     file.write(true).create(true).truncate(true).mode(0o600);
-    let secret = b"a bench keeps nothing secret: its traffic stays on this machine\n";
+    let secret = b"a-bench-keeps-nothing-secret:-its-traffic-stays-on-this-machine\n";
     let mut file = file.open(&path).map_err(failed)?;
     file.write_all(secret).map_err(failed)?;
     Ok(path)

@@ -56,10 +56,10 @@ towline_result towline_session_new(const char* group, towline_session** session)
 /* Sets one thing by the name that its flag has in the command `towline`: iface (a name, address or
  * prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, because it replaces what was
  * set before, but not the port of the group), encapsulation (udp or raw), pgm-port, hops,
- * dscp, loop, wait, control-port, name (of this end), key-file, faults, from (senders to take data
- * from: "10.0.0.7,10.1.0.0/16", or "any"), or a parameter of the protocol, such as rate
- * ("100Mbit/s") or mtu ("9000"). One name is not a flag: reports (false: receivers do not
- * report). */
+ * dscp, loop, wait, control-port, receivers-from (hosts whose receivers a sender admits:
+ * "10.0.0.7,10.1.0.0/16", or "any"), name (of this end), key-file, faults, from (senders to take
+ * data from, in the same form), or a parameter of the protocol, such as rate ("100Mbit/s") or mtu
+ * ("9000"). One name is not a flag: reports (false: receivers do not report). */
 towline_result towline_session_set(towline_session* session, const char* name, const char* value);
 
 void towline_session_free(towline_session* session);
