@@ -57,7 +57,7 @@ fn on_a_bad_disk(name: &str, words: &[&str], spoil: impl FnOnce(&Path) + Send) {
 #[test]
 fn a_full_disk_is_named_before_anything_is_sent_to_it() {
     isolated(|| {
-        let words = ["needs 16847217 bytes in ", "make room"];
+        let words = ["needs 16847217 bytes, and the disk has ", "make room"];
         on_a_bad_disk("full", &words, |_| {});
     });
 }
