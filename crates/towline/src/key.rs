@@ -72,7 +72,7 @@ impl Aead for Cipher {
 
 /// Reads the key in the file `path`: 32 to 4096 random bytes, as from `head -c 32 /dev/urandom`. A
 /// secret that is text has at least 43 characters, as many as 32 random bytes take in base64, and
-/// no blanks. A line end after the first 32 bytes does not count.
+/// holds no words. A line end after the first 32 bytes does not count.
 ///
 /// # Errors
 /// When the file cannot be read or is not a regular file, when neither this user nor root owns it,
@@ -137,9 +137,12 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     distinct.sort_unstable();
     distinct.dedup();
     let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    // Neither hexadecimal digits nor base64 have blanks; base64 may have line ends.
+    // Hexadecimal digits may have blanks between them, and base64 line ends.
     let is_shown = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
-    let has_words = secret.iter().all(is_shown) && secret.iter().any(|it| b" \t".contains(it));
+    let is_of_words = |byte: &u8| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
+    let has_words = secret.iter().all(is_shown)
+        && secret.iter().any(|byte| matches!(byte, b' ' | b'\t'))
+        && secret.iter().any(is_of_words);
     let cause = if len < SECRET_BYTES_MIN {
         format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
     } else if is_text && len < TEXT_BYTES_MIN {

@@ -452,6 +452,7 @@ fn more_senders_than_places_are_all_proven_one_after_the_other() {
                 assert!(is_proven, "{outcome:?}");
             }
             let took = driven.times.iter().max().unwrap();
+            receiver.await_counter("object_receiver.transfers_accepted", count as u64);
             let counter = |name: &str| receiver.counter(name).unwrap();
             let put_off = counter("object_receiver.offers_put_off");
             println!(

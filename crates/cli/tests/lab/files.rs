@@ -507,7 +507,7 @@ fn with_a_key_only_those_who_have_it_send_and_receive() {
             let path = root.join(name);
             fs::write(
                 &path,
-                format!("{name}: 64 bytes as from od -An -tx1: 0f 3a 99 e1 27 c4 5b"),
+                format!("{name}:64-bytes-as-from-od-An-tx1:0f3a99e127c45b0f3a99e127c45b0f3a"),
             )
             .unwrap();
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
