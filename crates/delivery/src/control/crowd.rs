@@ -18,7 +18,7 @@ use std::{
     ops::Bound,
 };
 
-use base::{LinkId, Share, network_of, network_share};
+use base::{LinkId, Share, counted_share, network_of};
 
 /// The connections of many hosts.
 #[derive(Debug)]
@@ -118,14 +118,9 @@ impl Crowd {
     /// share of one host ([`base::share`]).
     pub(crate) fn share(&self, own_max: usize, places_max: usize, host: IpAddr) -> Share {
         let network = self.networks.get(&network_of(host));
-        if network.map_or(0, |network| network.count_of(host)) >= own_max {
-            return Share::HostFull;
-        }
+        let own = network.map_or(0, |network| network.count_of(host));
         let near = network.map_or(0, |network| network.links.len());
-        if near >= network_share(own_max, places_max) {
-            return Share::NetworkFull;
-        }
-        Share::Free
+        counted_share(own_max, places_max, own, near)
     }
 
     /// Returns the connection that gives way to a new one of `host`. If some network has more
