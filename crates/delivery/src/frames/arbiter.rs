@@ -500,7 +500,7 @@ impl Arbiter {
         self.apart.take()
     }
 
-    /// Returns the next frame that is whole, or the next loss; see [`FrameReceiver::pop`].
+    /// Returns the next event; see [`FrameReceiver::pop`].
     pub fn pop(&mut self) -> Option<FrameEvent<'_>> {
         if let Some((feed, lent)) = self.lent.take() {
             self.free[feed.index()].push(lent.room);
@@ -511,24 +511,10 @@ impl Arbiter {
                 feed,
                 settled,
             } = self.ready.pop_front()?;
-            return Some(match settled {
-                Settled::Lost {
-                    first,
-                    count,
-                    cause,
-                } => FrameEvent::Lost {
-                    stream,
-                    first,
-                    count,
-                    cause,
-                },
-                Settled::Ended(counts) => FrameEvent::Ended { stream, counts },
-                Settled::Whole(whole) => {
-                    let (_, whole) = self.lent.insert((feed, whole));
-                    FrameEvent::Whole(whole.frame(stream))
-                }
-                Settled::Turn(_) => continue,
-            });
+            if !matches!(settled, Settled::Turn(_)) {
+                let lent = &mut self.lent;
+                return settled.event(stream, |whole| &lent.insert((feed, whole)).1);
+            }
         }
     }
 

@@ -341,26 +341,14 @@ impl FrameReceiver {
             .push_back((stream, Settled::Ended(known.counts)));
     }
 
-    /// Returns the next frame that is whole, or the next loss. A frame's memory is used again after
-    /// the next call.
+    /// Returns the next event: a whole frame, a loss, or the end of a stream. A frame's memory is
+    /// used again after the next call.
     pub fn pop(&mut self) -> Option<FrameEvent<'_>> {
         loop {
             let (stream, settled) = self.pop_settled()?;
-            return Some(match settled {
-                Settled::Lost {
-                    first,
-                    count,
-                    cause,
-                } => FrameEvent::Lost {
-                    stream,
-                    first,
-                    count,
-                    cause,
-                },
-                Settled::Ended(counts) => FrameEvent::Ended { stream, counts },
-                Settled::Whole(whole) => FrameEvent::Whole(self.lent.insert(whole).frame(stream)),
-                Settled::Turn(_) => continue,
-            });
+            if !matches!(settled, Settled::Turn(_)) {
+                return settled.event(stream, |whole| self.lent.insert(whole));
+            }
         }
     }
 

@@ -23,6 +23,7 @@ use super::{
     counts::{FrameCounts, FrameLoss},
     edge::{Edge, unheard},
     entry::{Entry, State, deadline_of, margin_of, release_of},
+    receiver::FrameEvent,
     receiver::PieceVerdict,
     room::Room,
     whole::{Whole, data_len},
@@ -42,6 +43,32 @@ pub(super) enum Settled {
         cause: FrameLoss,
     },
     Ended(FrameCounts),
+}
+
+impl Settled {
+    /// Returns the event of `stream` that an application gets; `None` for the turn of a frame,
+    /// which it already has. `keep` holds a whole frame while the application looks at it.
+    pub(super) fn event<'f>(
+        self,
+        stream: u32,
+        keep: impl FnOnce(Box<Whole>) -> &'f Whole,
+    ) -> Option<FrameEvent<'f>> {
+        Some(match self {
+            Self::Lost {
+                first,
+                count,
+                cause,
+            } => FrameEvent::Lost {
+                stream,
+                first,
+                count,
+                cause,
+            },
+            Self::Ended(counts) => FrameEvent::Ended { stream, counts },
+            Self::Whole(whole) => FrameEvent::Whole(keep(whole).frame(stream)),
+            Self::Turn(_) => return None,
+        })
+    }
 }
 
 /// The frames of one sender.

@@ -61,6 +61,14 @@ impl Court {
         court
     }
 
+    /// Both feeds have frame 0 whole at 1,000 ms, the first one first.
+    fn begun() -> Self {
+        let mut court = Self::new();
+        court.whole(1000, Feed::First, 0, 1090);
+        court.whole(1000, Feed::Second, 0, 1090);
+        court
+    }
+
     fn join(&mut self, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
         self.arbiter.join(ms(0), feed, session, tsi, source);
     }
@@ -177,9 +185,7 @@ fn the_faster_feed_is_given_out_and_the_other_counted() {
 
 #[test]
 fn what_one_feed_has_lost_the_other_brings() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
     court.whole(1050, Feed::First, 2, 1090);
     assert_eq!(court.drain(), [Out::Whole(0, 0)], "frame 2 is held");
@@ -203,9 +209,7 @@ fn what_one_feed_has_lost_before_any_frame_was_whole_the_other_brings() {
 
 #[test]
 fn what_both_have_lost_is_lost_with_the_cause_that_a_network_had() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1050, Feed::First, 1, 3, FrameLoss::Overrun);
     court.lost(1050, Feed::Second, 1, 2, FrameLoss::SocketBuffer);
     court.lost(1050, Feed::Second, 3, 1, FrameLoss::Overrun);
@@ -256,9 +260,7 @@ fn a_feed_that_is_cut_costs_one_wait_and_no_frame() {
 
 #[test]
 fn a_feed_whose_packets_come_is_waited_for_though_it_has_no_frame_whole() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1090, Feed::First, 1, 1, FrameLoss::Network);
     assert_eq!(court.arbiter.next_timeout(), Some(ms(1100)));
     let packet_at = |court: &mut Court, at: u64| {
@@ -278,9 +280,7 @@ fn a_feed_whose_packets_come_is_waited_for_though_it_has_no_frame_whole() {
 
 #[test]
 fn a_frame_that_comes_after_the_wait_is_late() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
     court.arbiter.settle(ms(1100));
     court.whole(1101, Feed::Second, 1, 1140);
@@ -293,9 +293,7 @@ fn a_frame_that_comes_after_the_wait_is_late() {
 
 #[test]
 fn a_frame_that_both_had_and_that_waited_for_too_long_is_late_by_both() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
     court.whole(1050, Feed::First, 2, 1140);
     court.ahead(1051, Feed::Second, 2, 1140);
@@ -333,9 +331,7 @@ fn what_is_held_is_bounded() {
 
 #[test]
 fn the_stream_ends_when_both_feeds_have_told_their_end() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.lost(1050, Feed::First, 1, 1, FrameLoss::Network);
     court.end(1050, Feed::First, Some(2));
     assert_eq!(court.drain(), [Out::Whole(0, 0)]);
@@ -358,9 +354,7 @@ fn the_stream_ends_when_both_feeds_have_told_their_end() {
 
 #[test]
 fn the_stream_ends_by_one_feed_when_the_other_is_cut() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.whole(1050, Feed::First, 1, 1140);
     court.end(1060, Feed::First, Some(2));
     assert_eq!(court.drain(), [0, 1].map(|id| Out::Whole(0, id)));
@@ -440,9 +434,7 @@ fn a_feed_that_is_far_behind_the_end_begins_no_other_life() {
 
 #[test]
 fn a_feed_that_vanishes_and_comes_back_goes_on_in_the_same_stream() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.end(1010, Feed::Second, None);
     court.whole(1050, Feed::First, 1, 1090);
     court.join(Feed::Second, SESSION, TSI.partner(), source(1));
@@ -528,9 +520,7 @@ fn the_turn_of_a_frame_from_before_the_numbers_began_anew_says_nothing() {
 
 #[test]
 fn what_a_feed_that_came_back_passes_over_is_waited_for() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.end(1010, Feed::First, None);
     court.join(Feed::First, SESSION, TSI, source(0));
     // It tells nothing of 1 and 2, and no whole frame stands behind them.
@@ -547,9 +537,7 @@ fn what_a_feed_that_came_back_passes_over_is_waited_for() {
 
 #[test]
 fn a_feed_that_was_cut_for_long_counts_again_though_a_late_frame_comes_first() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     for id in 1..400 {
         court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
     }
@@ -570,9 +558,7 @@ fn a_feed_that_was_cut_for_long_counts_again_though_a_late_frame_comes_first() {
 
 #[test]
 fn a_feed_whose_packets_come_again_after_a_long_cut_is_waited_for() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     for id in 1..400 {
         court.whole(1000 + id * 50, Feed::First, id, 1090 + id * 50);
     }
@@ -772,9 +758,7 @@ fn a_session_that_is_refused_keeps_no_place() {
 
 #[test]
 fn an_end_that_leaves_gives_out_what_is_whole_and_counts_no_more() {
-    let mut court = Court::new();
-    court.whole(1000, Feed::First, 0, 1090);
-    court.whole(1000, Feed::Second, 0, 1090);
+    let mut court = Court::begun();
     court.arbiter.leave();
     // One feed's receiver had 2 and 4, the other 1; nobody knows of 3.
     court.whole(1060, Feed::First, 2, 1190);
