@@ -239,7 +239,18 @@ impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
 impl SessionEvent {
     /// Returns the index of the session.
     const fn session(&self) -> u32 {
-        match *self {
+        let mut event = *self;
+        *event.session_mut()
+    }
+
+    /// Returns the same event of another session.
+    const fn at(mut self, other: u32) -> Self {
+        *self.session_mut() = other;
+        self
+    }
+
+    const fn session_mut(&mut self) -> &mut u32 {
+        match self {
             Self::Found { session, .. }
             | Self::Lost { session, .. }
             | Self::NameTaken { session }
@@ -249,21 +260,6 @@ impl SessionEvent {
             | Self::Reset { session }
             | Self::Dropped { session, .. } => session,
         }
-    }
-
-    /// Returns the same event of another session.
-    const fn at(mut self, other: u32) -> Self {
-        match &mut self {
-            Self::Found { session, .. }
-            | Self::Lost { session, .. }
-            | Self::NameTaken { session }
-            | Self::Refused { session, .. }
-            | Self::Ended { session }
-            | Self::Expired { session }
-            | Self::Reset { session }
-            | Self::Dropped { session, .. } => *session = other,
-        }
-        self
     }
 }
 
