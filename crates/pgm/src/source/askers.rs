@@ -106,21 +106,13 @@ impl Askers {
     }
 
     /// Returns how many of `more` parity packets of a group of `size` packets may be granted at
-    /// once, when strangers were granted `granted` before: those that are free, otherwise one.
-    pub(super) const fn parity_allowed(granted: u32, more: u32, size: u32) -> u32 {
-        let free = size.saturating_mul(REPAIRS_MAX).saturating_sub(granted);
-        let free = if free == 0 { 1 } else { free };
-        if more < free { more } else { free }
-    }
-
-    /// Returns the number of repairs that stands for `more` parity packets of a group of `size`
-    /// packets, when strangers were granted `granted` before: as many parity packets are repaired
-    /// freely as there would be repairs of the group's packets.
-    pub(super) const fn parity_repairs(granted: u32, more: u32, size: u32) -> u32 {
-        if granted.saturating_add(more) <= size.saturating_mul(REPAIRS_MAX) {
-            0
-        } else {
-            REPAIRS_MAX
+    /// once, when strangers were granted `granted` before. Also returns the number of repairs that
+    /// stands for them in [`Askers::grant`]. As many parity packets are free as there would be
+    /// repairs of the group's packets; beyond that, they are granted one by one.
+    pub(super) fn parity_part(granted: u32, more: u32, size: u32) -> (u32, u32) {
+        match size.saturating_mul(REPAIRS_MAX).saturating_sub(granted) {
+            0 => (more.min(1), REPAIRS_MAX),
+            free => (more.min(free), 0),
         }
     }
 }

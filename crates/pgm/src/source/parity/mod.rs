@@ -432,34 +432,27 @@ impl Source {
         }
         let need = parity.numbering.requested(sqn, size);
         let elimination = self.reports.elimination;
-        let mut more = parity.more(now, elimination, group, need);
-        let mut need = need;
-        if more > 0 && service == Service::Few {
-            // What goes beyond the bound is granted packet by packet.
-            let allowed = Askers::parity_allowed(parity.asked(group).granted, more, size);
-            need -= more - allowed;
-            more = allowed;
-        }
+        let lacking = parity.more(now, elimination, group, need);
+        let (more, repairs) = match service {
+            Service::Few => Askers::parity_part(parity.asked(group).granted, lacking, size),
+            Service::Full | Service::Rate => (lacking, 0),
+        };
         if more > 0 && service == Service::Full {
             // Parity is as long as the group's longest packet; mostly all are of equal length.
             let bytes = self.log.range(first).len();
             self.askers.served(from, more as usize * bytes);
         } else if more > 0 {
-            let asked = parity.asked(group);
-            let repairs = match service {
-                Service::Few => Askers::parity_repairs(asked.granted, more, size),
-                Service::Full | Service::Rate => 0,
-            };
             let on_wire = more as usize * packet_bytes;
             if !self.askers.grant(now, from, on_wire, repairs) {
                 self.counters.nak_refused += 1;
                 return Reply::Refused;
             }
             if service == Service::Few {
+                let asked = parity.asked(group);
                 asked.granted = asked.granted.saturating_add(more);
             }
         }
-        let answer = parity.want(now, elimination, group, need);
+        let answer = parity.want(now, elimination, group, need - (lacking - more));
         match answer {
             Answer::Queued => self.counters.parity_queued += 1,
             Answer::Merged => self.counters.nak_merged += 1,
