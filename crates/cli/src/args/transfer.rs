@@ -233,7 +233,7 @@ pub(crate) struct RecvArgs {
     #[arg(long, conflicts_with = "to_stdout")]
     pub(crate) allow_dot_names: bool,
     /// When a transfer is complete, delete from its directories what the sender does not have;
-    /// needs --overwrite, or an --existing that replaces. --delete=list only names what would be
+    /// needs --overwrite or --existing skip-unchanged. --delete=list only names what would be
     /// deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "surplus", conflicts_with = "to_stdout")]

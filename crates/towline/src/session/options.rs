@@ -114,8 +114,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("ADDRESS[/BITS],...|any"),
         default: Some("any"),
         role: Role::Source,
-        help: "Admit only receivers at these addresses or prefixes to the reports; 'any' admits \
-               all. Packets still reach every member of the group",
+        help: "Take reports only from receivers at these addresses or prefixes; 'any' takes all. \
+               Packets still reach every member of the group",
         check: |text| hosts(text).map(drop),
     },
     SessionOption {
