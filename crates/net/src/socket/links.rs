@@ -118,7 +118,7 @@ impl LinkIo {
             .wait(deadline, &mut self.tally, |Signal(token), ready| {
                 links.note_ready(token, ready);
             });
-        self.links.dial_again(&self.readiness, &mut self.tally);
+        self.links.attend_dials(&self.readiness, &mut self.tally);
     }
 }
 

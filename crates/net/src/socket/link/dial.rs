@@ -1,8 +1,8 @@
 //! Dialling: how a control connection begins, and what happens when that takes long.
 //!
 //! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
-//! that is not open well before that is dialled a second time in parallel, and the one that opens
-//! first stays.
+//! that is not open well before that is dialled a second time in parallel. The attempt that opens
+//! first stays. The second one is given up before the kernel would repeat its SYN.
 
 use std::{
     io,
@@ -104,6 +104,10 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
 /// which the kernel repeats a lost packet. Where a round trip takes longer, the connection that is
 /// not needed is closed again.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
+/// How long a second attempt lasts: it ends before the kernel repeats its SYN after a second. From
+/// then on the repeats of the first attempt are enough. With repeats of both, whoever forges an
+/// announcement would make a receiver send more than three times its bytes to a silent host.
+pub(super) const SECOND_LASTS: Duration = Duration::from_millis(800);
 /// Connections that may wait to be accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
 /// The shortest time beyond the round trip after which TCP repeats a lost report or answer. It is

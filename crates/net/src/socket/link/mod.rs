@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Instant, LinkEvent, LinkId, earliest};
 use sys::{Interest, Ready, SocketBuffers, TcpInfo, clock, errno, tcp};
 
 use super::{
@@ -28,7 +28,7 @@ use super::{
 use crate::SystemError;
 
 mod dial;
-use dial::{Attempt, SECOND_AFTER};
+use dial::{Attempt, SECOND_AFTER, SECOND_LASTS};
 
 mod watch;
 pub use watch::HeldBack;
@@ -62,6 +62,8 @@ pub(super) struct Links {
     lingering: VecDeque<(Instant, u32)>,
     /// When each connection that is not open by then is dialled again, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
+    /// When the second attempt of each connection is given up, earliest first.
+    seconds: VecDeque<(Instant, u32)>,
     may_accept: bool,
     /// How many connections may be accepted before the next poll. `is_accepts_turn` says whether
     /// one is next: open connections have a turn between any two, however many others knock.
@@ -87,6 +89,7 @@ impl Links {
             ready: VecDeque::new(),
             lingering: VecDeque::new(),
             redials: VecDeque::new(),
+            seconds: VecDeque::new(),
             may_accept: false,
             accepts_left: 0,
             is_accepts_turn: false,
@@ -303,22 +306,35 @@ impl Links {
         }
     }
 
-    /// Returns the time at which the next connection is dialled again; `None` when none is waiting
-    /// for that.
+    /// Returns the time at which [`Links::attend_dials`] is due; `None` when no connection needs it.
     pub(super) fn due(&self) -> Option<Instant> {
-        let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
-        let next = self.redials.iter().find(|(_, id, _)| waits(id));
-        next.map(|&(again_at, ..)| again_at)
+        let link = |id| self.links.get(id);
+        let waits = |id| link(id).is_some_and(Link::is_connecting);
+        let redial = self.redials.iter().find(|(_, id, _)| waits(id));
+        let has_second = |id| link(id).is_some_and(|link| link.second.is_some());
+        let second = self.seconds.iter().find(|(_, id)| has_second(id));
+        let redial = redial.map(|&(again_at, ..)| again_at);
+        earliest(redial, second.map(|&(gives_up_at, _)| gives_up_at))
     }
 
     /// Dials again where the first attempt takes long and the last poll did not report that
-    /// attempt.
-    pub(super) fn dial_again(&mut self, readiness: &Readiness, tally: &mut Tally) {
-        while let Some(&(again_at, id, peer)) = self.redials.front() {
-            if again_at > clock::monotonic() {
-                break;
+    /// attempt. Gives up second attempts that have lasted [`SECOND_LASTS`].
+    pub(super) fn attend_dials(&mut self, readiness: &Readiness, tally: &mut Tally) {
+        if self.redials.is_empty() && self.seconds.is_empty() {
+            return;
+        }
+        let now = clock::monotonic();
+        while let Some((_, id)) = self
+            .seconds
+            .pop_front_if(|(gives_up_at, _)| *gives_up_at <= now)
+        {
+            let is_told = self.ready.iter().any(|&(told, _)| told == id);
+            if let Some(link) = self.links.get_mut(&id).filter(|_| !is_told) {
+                link.second = None;
             }
-            self.redials.pop_front();
+        }
+        while let Some((_, id, peer)) = self.redials.pop_front_if(|(again_at, ..)| *again_at <= now)
+        {
             let is_told = self.ready.iter().any(|&(told, _)| told == id);
             let waits = |link: &&mut Link| link.is_connecting() && !is_told;
             let Some(link) = self.links.get_mut(&id).filter(waits) else {
@@ -330,7 +346,10 @@ impl Links {
                 let added = readiness.add(second, signal(LinkId(id)), Interest::BOTH);
                 added.is_ok()
             });
-            tally.counters.links_redialled += u64::from(link.second.is_some());
+            if link.second.is_some() {
+                tally.counters.links_redialled += 1;
+                self.seconds.push_back((now + SECOND_LASTS, id));
+            }
         }
     }
 

@@ -244,7 +244,7 @@ impl UdpIo {
                 }
                 Signal(token) => links.note_ready(token, ready),
             });
-        self.links.dial_again(&self.readiness, &mut self.tally);
+        self.links.attend_dials(&self.readiness, &mut self.tally);
         if has_reports {
             // ICMP reports are not needed: control connections show when a receiver is gone, and
             // groups get no reports.
