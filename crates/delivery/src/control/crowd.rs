@@ -7,8 +7,8 @@
 //! A connection's number says its age: back ends count upwards. The *largest* host or network is
 //! the one with the most connections.
 //!
-//! Invariant: no host and no network without a connection is kept, so the maps are no larger than
-//! the number of connections.
+//! Invariant: every host and every network that is kept has a connection, so the maps are no larger
+//! than the number of connections.
 //!
 //! **Cost**: each call takes time logarithmic in the number of connections.
 
@@ -123,10 +123,10 @@ impl Crowd {
         counted_share(own_max, places_max, own, near)
     }
 
-    /// Returns the connection that gives way to a new one of `host`. If some network has more
-    /// connections than the network of `host` would have with the new one, the largest network
-    /// gives the newest connection of its largest host. Otherwise only the network of `host` is
-    /// searched, as in [`Crowd::newest_of_most_near`].
+    /// Returns the connection that gives way to a new one of `host`. First, the network of `host`
+    /// is compared with the largest network, the new connection included. If the largest network
+    /// still has more, it gives the newest connection of its largest host. Otherwise only the
+    /// network of `host` is searched, as in [`Crowd::newest_of_most_near`].
     pub(crate) fn newest_of_most(&self, host: IpAddr) -> Option<LinkId> {
         let near = self.networks.get(&network_of(host));
         let near = near.map_or(0, |network| network.links.len());

@@ -48,9 +48,9 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` and returns true, if the limits allow the dial. A dial that is not
-    /// the first one to its sender may use only half of the dials that are allowed at once, so that
-    /// first dials find room.
+    /// Counts a dial to `host` and returns true, if the limits allow the dial. A repeated dial to a
+    /// sender is allowed only while less than half of the dials allowed at once are used up, so
+    /// that first dials find room.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -121,7 +121,6 @@ pub(crate) fn seat<K: Copy>(
     let late: Vec<K> = late.map(|&(key, ..)| key).collect();
     match late.len() as u64 {
         0 => Seat::None,
-        // Each late sender is chosen with the same probability.
         count => Seat::InsteadOf(late[rng.below(count) as usize]),
     }
 }
@@ -133,7 +132,7 @@ pub(crate) fn seat<K: Copy>(
 struct Meter {
     interval: Duration,
     at_once: u32,
-    /// The time from which on the limit is unused again if nothing more is done.
+    /// The time at which the limit is unused again, if nothing more is done before.
     even_at: Instant,
     /// The random time by which the next dial is delayed within its interval.
     delay: Duration,

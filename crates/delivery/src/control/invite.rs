@@ -7,8 +7,10 @@
 //!                                       Over <-- refused ---'
 //! ```
 //!
-//! Invariants: a host has at most one connection or request; a look-up of one host takes time
-//! logarithmic in the number of hosts, because there may be ten thousand.
+//! Invariant: a host has at most one connection or request.
+//!
+//! **Cost**: a look-up of one host takes time logarithmic in the number of hosts. There may be ten
+//! thousand hosts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +62,7 @@ enum State {
     Dialling,
     /// The connection has a number and is not open yet.
     Connecting { link: LinkId },
-    /// The receiver was told of the session.
+    /// The receiver was told of the session, and may have been admitted since.
     Invited { link: LinkId },
     /// The receiver makes this sender wait its turn.
     InLine { link: LinkId },

@@ -6,7 +6,7 @@
 //!   Data ----> decoder ----> messages           queue() ----> out ----> poll() ----> link_sent()
 //! ```
 //!
-//! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked; a
+//! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked. A
 //! closing link leaves `links` once its bytes are gone.
 //!
 //! **Spec**: `docs/src/protocol.md` section 5.
@@ -147,8 +147,8 @@ impl Links {
         }
     }
 
-    /// Returns the next message of a link whose decoder was taken. On a protected link, this is
-    /// only what the peer made for this place in the connection.
+    /// Returns the next message of a link whose decoder was taken. On a protected link, a message
+    /// that the peer did not make for this place in the connection is an error.
     pub(crate) fn next_message<'d>(
         &mut self,
         link: LinkId,
@@ -171,7 +171,7 @@ impl Links {
         self.links.get(&link).is_some_and(|entry| !entry.is_closing)
     }
 
-    /// Returns the number of connections, closing ones included.
+    /// Returns the number of connections, including those that are closing.
     pub(crate) fn len(&self) -> usize {
         self.links.len()
     }
@@ -198,7 +198,7 @@ impl Links {
         }
     }
 
-    /// Returns true for a connection of this machine, closing ones included.
+    /// Returns true for a connection of this machine, even one that is closing.
     pub(crate) fn contains(&self, link: LinkId) -> bool {
         self.links.contains_key(&link)
     }
@@ -417,7 +417,8 @@ impl Link {
     }
 
     /// Frees the sent part when that is most of the buffer, so that copying stays rare. The memory
-    /// stays for the next block. [`Links::queue`] gives it back when it finds the queue empty.
+    /// stays for the next block. [`Links::queue`] gives most of it back when it finds the queue
+    /// empty.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();
@@ -429,7 +430,7 @@ impl Link {
     }
 }
 
-/// Bytes of the largest buffer that an idle link may keep.
+/// When a message is queued on an empty queue, a larger buffer is first cut to this many bytes.
 const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]

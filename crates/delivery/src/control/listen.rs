@@ -1,5 +1,6 @@
 //! The listening end: accepts connections, waits for their greetings, and hands on the messages of
-//! admitted receivers. A receiver that senders dial listens, too: it waits for their invitations.
+//! admitted receivers. A receiver can listen, too: senders then dial it, and it waits for their
+//! invitations.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 6.
 
@@ -33,7 +34,7 @@ use super::{
 pub(crate) struct Listener {
     session_id: u64,
     key: Option<Key>,
-    /// The hosts whose connections are taken; with `None`, those of all.
+    /// The hosts whose connections are taken; `None` for all hosts.
     admission: Option<Admission>,
     /// The longest time from connection to greeting.
     greeting_timeout: Duration,
@@ -46,7 +47,7 @@ pub(crate) struct Listener {
     deadlines: BTreeSet<(Instant, LinkId)>,
     hosts: Crowd,
     challenged: u64,
-    /// Connections closed for newer ones since the last [`Listener::take_cut`].
+    /// How many connections were closed for newer ones since the last [`Listener::take_cut`].
     cut: u64,
 }
 
@@ -70,13 +71,14 @@ pub(crate) enum Word<'d> {
     Challenged,
     /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
-    /// The peer, which this end has invited, has no place at present: it greets when it has one.
+    /// This end has invited the peer, and the peer has no place at present. It greets when it has
+    /// one.
     Waits,
     /// A message of a newer protocol, before the greeting. It may be skipped.
     Skipped,
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
-    /// The peer, which this end has invited, refuses. The link is closed.
+    /// This end has invited the peer, and the peer refuses. The link is closed.
     Declined { reason: Refusal, text: &'d str },
     /// A message of an admitted receiver.
     Said(Message<'d>),
@@ -110,7 +112,7 @@ impl Listener {
         self
     }
 
-    /// Sets the hosts whose connections are taken; with `None`, those of all.
+    /// Sets the hosts whose connections are taken; `None` for all hosts.
     pub(crate) fn with_admission(mut self, admission: Option<Admission>) -> Self {
         self.admission = admission;
         self
@@ -201,9 +203,9 @@ impl Listener {
         }
     }
 
-    /// Lets a peer wait for as long as it likes, after it has said who it is. Its connection still
-    /// counts, but is not closed for another one, nor because time has passed. The memory of what
-    /// the peer has said is freed.
+    /// Lets a peer wait for as long as it likes, after it has said who it is. The listener still
+    /// counts the peer's connection, but closes it neither for a newer one nor because time has
+    /// passed. The memory of what the peer has said is freed.
     pub(crate) fn keep_waiting(&mut self, link: LinkId) {
         self.end_greeting(link);
         self.links.put_decoder(link, Decoder::new(HELLO_LEN_MAX));
@@ -220,10 +222,10 @@ impl Listener {
         self.links.take(link)
     }
 
-    /// Closes a connection that has not greeted, to make room for a new one of `peer`: the oldest
-    /// of the same host, else the oldest of its network, else the oldest of all. So a host that
-    /// opens many connections and greets on none keeps nobody out: each further connection costs it
-    /// an older one of its own.
+    /// Closes a connection that has not greeted, to make room for a new one of `peer`. This is the
+    /// oldest of the same host, else the oldest of its network, else the oldest of all. So a host
+    /// that opens many connections and greets on none keeps nobody out: each further connection
+    /// costs it an older one of its own.
     fn make_room_for(&mut self, peer: SocketAddr) {
         if let Some(link) = self.hosts.oldest_near(peer.ip()) {
             self.close(link);
@@ -265,8 +267,8 @@ impl Listener {
                 return Word::Declined { reason, text };
             }
             Message::Wait if greeting.is_invited => {
-                // If the peer's host is gone, the system tells. If its program is stuck, this
-                // deadline ends the wait.
+                // If the peer's host is gone, the system reports that. If its program is stuck,
+                // this deadline ends the wait.
                 let deadline = now + WAIT_PATIENCE;
                 self.await_greeting(
                     link,
@@ -282,7 +284,7 @@ impl Listener {
                 Ok(false) => return Word::Challenged,
                 Err(reason) => reason,
             },
-            // An unknown message that must not be skipped is an error of the stream.
+            // This message may be skipped: for any other unknown one, `next_message` gave an error.
             Message::Unknown { .. } => return Word::Skipped,
             _ => Refusal::Protocol,
         };

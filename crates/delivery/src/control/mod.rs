@@ -1,10 +1,11 @@
 //! The conversation over a control connection: which end dials, which receivers are admitted, and
 //! which messages are believed.
 //!
-//! This module does not know packets, files, or what is said once a receiver was admitted: sessions
-//! of messages and transfers of files both stand on it. The receiver dials, and the sender listens.
-//! Without a packet stream, receivers would not hear of the sender. So the sender dials, and first
-//! sends INVITE, which says what the marks in its packets would say. All that follows is the same.
+//! This module does not know packets, files, or what is said once a receiver was admitted. Sessions
+//! of messages and transfers of files both use it. With a packet stream, the receiver dials, and
+//! the sender listens. Without one, receivers would not hear of the sender. So the sender dials,
+//! and first sends INVITE, which says what the marks in its packets would say. All that follows is
+//! the same.
 //!
 //! ```text
 //!   Caller, one Call a sender                          Listener
@@ -17,8 +18,8 @@
 //! ```
 //!
 //! Invariants:
-//! - A call has at most one connection or request. While that connection is open, it has at most
-//!   one more, which may take the place of the open one.
+//! - A call has at most one connection, or one request for a connection. While its connection is
+//!   open, it has at most one more, which may take the place of the open one.
 //! - Before a receiver is admitted, only an invitation, WAIT, its greeting, a refusal, ERROR or BYE
 //!   is handed on.
 //! - Where there is a key, only an invitation, WAIT or a refusal is handed on before the other end

@@ -12,15 +12,15 @@
 //!   nonce of a message = its number in its direction; its header is authenticated too
 //! ```
 //!
-//! Invariant: a message that was not made by the other end for this place in this connection is
-//! never handed on.
+//! Invariant: only a message that the other end made for this place in this connection is handed
+//! on.
 //!
 //! **Spec**: `docs/src/protocol.md` section 9, "Control connections".
 
 use protection::{Aead, Key};
 use wire::object::{NONCE_LEN, TAG_LEN};
 
-/// What one end adds to a connection's keys, so that no other connection has the same.
+/// What one end adds to a connection's keys, so that no other connection has the same keys.
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
 /// The keys of one connection, as one of its ends uses them.
@@ -33,7 +33,7 @@ pub(crate) struct LinkProtection {
 #[derive(Debug)]
 struct Direction {
     cipher: Box<dyn Aead>,
-    /// Number of messages so far.
+    /// The number of messages so far.
     count: u64,
 }
 

@@ -1,10 +1,10 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
-//! This module does not see packets. It gets totals, and the times when marks left and came. The
-//! time in queues is a mark's travel time minus the least travel time of the last 5 to 10 s. The
-//! time since the receive socket was last seen empty is subtracted too, because the mark may have
-//! waited in this host. So a receiver on a slow host sees no queue, and one that keeps up sees the
-//! network's queue.
+//! This module does not see packets. It gets totals, and the times when *marks* left and came. A
+//! mark is what a sender says of itself in its SPMs. The time in queues is a mark's travel time
+//! minus the least travel time of the last 5 to 10 s. The time since the receive socket was last
+//! seen empty is subtracted too, because the mark may have waited in this host. So a receiver on a
+//! slow host sees no queue, and a receiver that keeps up sees the network's queue.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Heard {
     }
 
     /// Returns true when the sender's rate has changed since the last report: the sender wants to
-    /// know how that works out.
+    /// know the effect.
     pub(crate) const fn has_new_pace(&self) -> bool {
         self.has_new_pace
     }
@@ -83,17 +83,18 @@ impl Heard {
 /// What this receiver measures of one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalMeter {
-    /// Start of the current interval; `bytes` is the total at that time, and `rates` are the rates
-    /// in the last two complete intervals, in bytes a second.
+    /// The start of the current interval.
     since: Instant,
+    /// The total of bytes at that start.
     bytes: u64,
+    /// The rates in the last two complete intervals, in bytes a second.
     rates: [u64; 2],
     /// The total of bytes at the last arrival.
     last_bytes: u64,
     last_at: Instant,
-    /// The least travel time of the present 5 s, and of the 5 s before. It contains the difference
-    /// of the two clocks.
+    /// The least travel time of the present 5 s. It contains the difference of the two clocks.
     least_ns: i64,
+    /// The least travel time of the 5 s before.
     least_before_ns: i64,
     half_since: Instant,
     queue_delay: Duration,

@@ -27,7 +27,7 @@ pub(crate) struct Feedback {
     count: u32,
     /// The position to report; `None` before the first one.
     pos: Option<Pos>,
-    /// The last report on this connection.
+    /// The last report on this connection; `None` before the first.
     sent: Option<Pos>,
     timing: Timing,
 }
@@ -47,8 +47,8 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// A receiver that has moved by this many positions need not wait for the interval; 0 for no
-    /// such number.
+    /// A receiver that has moved by this many positions need not wait for the interval. 0: every
+    /// receiver waits for it.
     sqns: u64,
 }
 
@@ -68,7 +68,8 @@ impl Timing {
         }
     }
 
-    /// Says when the next message is due: `after` the last one.
+    /// Says when the next message is due: `after` the last one, or at the end of the random wait if
+    /// that is later.
     pub(crate) fn due(&self, after: Duration) -> Instant {
         let due = self.said_at + after;
         self.held_until.map_or(due, |until| due.max(until))
@@ -140,8 +141,8 @@ impl Feedback {
         self.terms = None;
     }
 
-    /// Takes the state of the packet stream. While the sender must wait, the reported position
-    /// stays the same.
+    /// Takes the state of the packet stream. While `is_waiting`, the reported position stays the
+    /// same, so that the sender waits for this receiver.
     pub(crate) fn observe(&mut self, now: Instant, stream: &StreamState, is_waiting: bool) {
         self.heard.arrived(now, stream.counts.bytes);
         if stream.is_caught_up {
@@ -211,8 +212,8 @@ impl Feedback {
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // Missed packets count as a change, too: when their repairs are lost as well, the position
-        // stays the same.
+        // Missed packets count as a change, too. The position alone does not show them: it stays
+        // the same while repairs are lost as well.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }

@@ -7,8 +7,8 @@ use wire::object::Pos;
 
 use crate::RateReport;
 
-/// Returns what `pos` tells about the rate. `round_trip` is the receiver's round trip; `answer` is
-/// the one that this report measured, if it measured one.
+/// Returns what `pos` tells about the rate. `round_trip` is the receiver's shortest recent round
+/// trip. `answer` is the round trip that this report alone measured, if it measured one.
 pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
     RateReport {
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),

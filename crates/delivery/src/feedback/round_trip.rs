@@ -24,8 +24,8 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes a report, and returns its sample; `None` when the report repeats no time, a time that
-    /// has counted already, or a time that is too old or in the future.
+    /// Takes a report, and returns its sample. `None` when the report repeats no time, or a time
+    /// that counted already, is too old, or lies in the future.
     pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return None;

@@ -11,7 +11,8 @@
 //!     |                                         '--+----- queue -------'   |
 //!     '------ limit unused for 1 s ----------------+-----------------------'
 //!                                                  |
-//!               three drains in vain, or a quarter | given up in many
+//!   three drains in vain, or a quarter of the rate |
+//!                              given up bit by bit |
 //!                      queue empty                 v
 //!   Cruise <------------------------------- Compete <--> Look
 //! ```
@@ -32,9 +33,10 @@
 //! for a moment: if nobody else is there, the queue empties at once.
 //!
 //! In **Cruise** and **Drain** a report counts only when the mark that it repeats left after the
-//! last change of rate: then it shows the effect of that change. The rate falls at once. It grows
-//! when all receivers were heard (or 2 s have passed) and the limit was really in use. Loss without
-//! a queue counts as chance, and not as congestion, when it is as high at a lower rate.
+//! last change of rate. Only such a report shows the effect of that change. The rate falls at once.
+//! It grows when all receivers were heard (or 2 s have passed) and the limit was really in use.
+//! Loss without a queue counts as chance, and not as congestion, when it stays high at a lower
+//! rate.
 //!
 //! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
 //! slow host better. Packets that the host drops do count: that receiver then sets the limit.
@@ -69,8 +71,8 @@ mod tests;
 pub struct RateConfig {
     /// The lowest limit, in bytes a second. Default 100,000.
     pub bytes_per_s_min: u64,
-    /// The first limit, in bytes a second. It grows fourfold with every round of reports, until
-    /// they show a queue or loss or no limit is needed. Default 25,000,000.
+    /// The first limit, in bytes a second. It grows fourfold with every round of reports, until the
+    /// reports show a queue or loss, or until no limit is needed. Default 25,000,000.
     pub bytes_per_s_start: u64,
     /// Receivers with this number or a higher one are guests. When there is more than one receiver,
     /// a guest cannot set a limit below 10 Mbit/s. Default: none is a guest.
@@ -216,9 +218,8 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // At far too high a rate marks are lost too, so that no report is current. But while the
-        // rate has only grown, a path that loses packets at a lower rate certainly loses them at
-        // the present one.
+        // At far too high a rate, marks are lost too, and no report is current. In Start the rate
+        // only grows, so such a report counts: the path loses packets at this rate as well.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
@@ -264,16 +265,15 @@ impl RateControl {
             self.warnings = 0;
         }
         self.drained(now);
-        // One mark in a queue, or a few lost packets, do not end the start. They only stop its
-        // growth for now.
+        // One mark in a queue, or a few lost packets, do not end Start. They only stop the growth.
         if matches!(self.phase, Phase::Start) && seen.is_clean {
             self.ramp(now, echo);
         }
     }
 
-    /// Sets the first limit before the receivers with these numbers report; it grows when all of
-    /// them were heard. A source that begins with much data calls this. It has no effect when a
-    /// receiver was heard already, or when `slots` is empty.
+    /// Sets the first limit before the receivers with these numbers report; the limit grows when
+    /// all of them were heard. It has no effect when a receiver was heard already, or when `slots`
+    /// is empty.
     pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
         if !self.receivers.is_empty() {
             return;
@@ -425,8 +425,8 @@ impl RateControl {
     }
 
     /// Returns the arrival rate of a receiver, kept within believable bounds. `loss` is the share
-    /// of packets that it loses. A busy host reports queues that do not exist; its rate is too low,
-    /// or too high when it takes many packets at once after being busy.
+    /// of packets that it loses. A busy host reports queues that do not exist. The rate that it
+    /// reports is too low, or too high when it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery_bytes_per_s;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
@@ -445,7 +445,7 @@ impl RateControl {
         arrived.max(floor).min(most).max(self.least_of(slot))
     }
 
-    /// Notes loss as chance: it is as high at a lower rate, so this source does not cause it.
+    /// Notes loss as chance: it stays high at a lower rate, so this source does not cause it.
     fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
         self.receivers
             .entry(slot)
@@ -533,8 +533,7 @@ impl RateControl {
         self.limit_to(now, share.bytes_per_s());
     }
 
-    /// Handles a report of the receiver that sets the limit, while another sender keeps the queue
-    /// to it full.
+    /// Handles a report of the receiver that sets the limit, while another sender fills its queue.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = &self.receivers[&slot];
         let is_empty = receiver.is_empty(report);
@@ -655,17 +654,17 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. A source
-/// repairs as much for strangers, whatever they say.
+/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. By default, a
+/// source always repairs up to the same rate for hosts that do not report.
 const GUEST_BYTES_PER_S_MIN: u64 = 1_250_000;
-/// The highest believable delivery rate, about 1 TB/s; sums and products of such rates cannot
+/// The highest believable delivery rate, about 1 TB/s. Sums and products of rates up to this cannot
 /// overflow.
 const DELIVERY_BYTES_PER_S_MAX: u64 = 1 << 40;
 /// The highest share of loss that can count as chance: a receiver that loses more gets nothing
 /// useful anyway.
 const CHANCE_MAX: f64 = 0.75;
-/// The rate above which no limit is needed, 400 MB/s: without a queue this is more than the flow
-/// window lets through on most paths, so the flow window is the limit.
+/// The rate above which no limit is needed, 400 MB/s. Without a queue, the flow window lets less
+/// than this through on most paths, and so is the limit.
 const RAMP_BYTES_PER_S_MAX: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
@@ -696,5 +695,5 @@ const QUIET_MAX: Duration = Duration::from_secs(2);
 /// that finds it doubles the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
-/// How long a look takes beyond the time that the queue itself needs to empty.
+/// How long a look takes at most, beyond two round trips and three times the length of the queue.
 const LOOK: Duration = Duration::from_millis(25);

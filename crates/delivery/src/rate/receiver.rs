@@ -11,8 +11,8 @@ use super::RateReport;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     pub(super) last: RateReport,
-    /// The report from which losses are counted: the first since the last change of rate, and later
-    /// the last one with which a share of loss could be told.
+    /// The report from which losses are counted. At first, this is the first report since the last
+    /// change of rate. Later, it is the last report with which a share of loss could be told.
     pub(super) base: Option<RateReport>,
     /// The highest delivery rate in any report since the last change of rate.
     pub(super) delivery_bytes_per_s: u64,
@@ -21,8 +21,8 @@ pub(super) struct Receiver {
     pub(super) queues: u32,
     /// The share of packets that the receiver may lose by chance, however low the rate is.
     pub(super) chance: f64,
-    /// The shortest answer of the present half minute, which began at `half_since`; `least_before`
-    /// is that of the half minute before.
+    /// The shortest answer of the present half minute, which began at `half_since`. `least_before`
+    /// is the shortest answer of the half minute before.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -37,8 +37,8 @@ pub(super) struct Observation {
     pub(super) is_starved: bool,
     /// More is lost than chance explains.
     pub(super) is_lossy: bool,
-    /// There is no queue, and at most as much loss as always counts as chance, even if the packets
-    /// are few.
+    /// There is no queue, and the loss is at most [`LOSS_SHARE_MAX`]. Here loss counts even among
+    /// few packets.
     pub(super) is_clean: bool,
     /// How many marks in a row met a queue.
     pub(super) queues: u32,
@@ -135,7 +135,7 @@ impl Receiver {
         report.answer.saturating_sub(least.unwrap_or_default())
     }
 
-    /// Returns true when nothing waits on the path.
+    /// Returns true when the report shows that nothing waits on the path.
     pub(super) fn is_empty(&self, report: &RateReport) -> bool {
         !report.answer.is_zero() && self.queue(report) <= report.queue_max()
     }

@@ -33,7 +33,7 @@ impl RateReport {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// Returns about how long it takes until a queue is empty and the sender knows that, while the
+    /// Estimates how long it takes until a queue is empty and the source has heard so, if the
     /// source sends 85 % of what arrives.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2

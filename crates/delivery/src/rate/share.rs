@@ -10,7 +10,7 @@ use super::{RateReport, part, report::MARK_INTERVAL, window::CubicWindow};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     window: CubicWindow,
-    /// Positions missed up to the last report, which came at the time `at`.
+    /// How many positions were missed up to the last report, which came at the time `at`.
     pub(super) missed: u64,
     pub(super) at: Instant,
     /// Losses reported before this time were of packets that left before the last cut of the
