@@ -9,8 +9,8 @@
 //!
 //! Two sessions have the same frames when their identifiers are partners ([`Tsi::partner`]), and
 //! when each comes from the address that the mark of the other one names. Before a mark is heard,
-//! the identifier is enough: a session that turns out to come from elsewhere then moves to a stream
-//! of its own, and one that it has kept out moves in.
+//! the identifiers are enough. If a session then turns out to come from elsewhere, it moves to a
+//! stream of its own, and the session that it has kept out moves in.
 //!
 //! As long as a stream lives, it takes sessions of a feed only from the address of that feed's
 //! first session.
@@ -56,9 +56,9 @@ pub struct FoundStream {
     pub source: IpAddr,
 }
 
-/// Two sessions that are the feeds of one sender by their identifiers, but not by the addresses
-/// that their marks name, so that they count as two senders. The cause is a relay or address
-/// translation on the way of one of them, or one is a stranger.
+/// Two sessions whose identifiers say that they are the feeds of one sender, while the addresses in
+/// their marks say that they are not. They count as two senders. The cause is a relay or address
+/// translation on the way of one session, or one session is a stranger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
     /// The identifier of the session that came later.
@@ -67,7 +67,7 @@ pub struct Apart {
     pub sources: [IpAddr; 2],
 }
 
-/// What is given out. The memory of a frame goes back to the receiver of `feed`.
+/// An event to give out. The memory of a frame goes back to the receiver of `feed`.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) stream: u32,
@@ -75,7 +75,7 @@ pub(super) struct Ready {
     pub(super) settled: Settled,
 }
 
-/// The frames that two feeds bring, of all senders.
+/// The frames of all senders, as two feeds bring them.
 ///
 /// In: [`Arbiter::join`] for each session that is found, [`Arbiter::take`] for what a feed's
 /// receiver has settled, [`Arbiter::part`] for each session that is over, [`Arbiter::settle`] when
@@ -93,7 +93,7 @@ pub struct Arbiter {
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
     apart: Option<Apart>,
-    /// A pair was told. One is enough: strangers may come without end.
+    /// The owner was told of one pair. One is enough: strangers may come without end.
     is_apart_noted: bool,
     ready: VecDeque<Ready>,
     /// The frame that was given out last, and the feed that its memory belongs to.
@@ -108,17 +108,18 @@ pub struct Arbiter {
 /// A sender, heard by one feed or by both.
 #[derive(Debug)]
 struct Sender {
-    /// The lesser of its two identifiers.
+    /// The lesser of the sender's two identifiers.
     key: Tsi,
-    /// The feed by which it was first heard.
+    /// The feed by which the sender was first heard.
     first: Feed,
     /// By feed. A member stays when its session is over, so that its address is known.
     members: [Option<Member>; 2],
     merge: Merge,
-    /// When it is forgotten, once it has ended. Until then a feed that is first heard after the end
-    /// may tell the same frames again.
+    /// When the sender is forgotten; `None` before its stream has ended. The sender is kept for a
+    /// while after that, because a feed that is first heard after the end may bring the same frames
+    /// again.
     until: Option<Instant>,
-    /// Its sessions have moved to another stream: no session joins any more.
+    /// The sender's sessions have moved to another stream: no session joins any more.
     is_shut: bool,
 }
 
@@ -267,10 +268,10 @@ impl Arbiter {
         }
     }
 
-    /// Notes what the mark of a feed's session says of the other session: the address that it comes
-    /// from, or the unspecified one when there is none. When the two of a stream do not fit, the
-    /// one that came later becomes a sender of its own. When the other feed is a sender of its own
-    /// so far, both become one stream; returns the number that is over.
+    /// Notes what the mark of a feed's session says of its partner session: the partner's address,
+    /// or the unspecified address when there is no partner. If the two sessions of a stream do not
+    /// fit, the later one leaves the stream. If the partner has a stream of its own so far, the two
+    /// streams become one. Then this returns the number of the stream that is over.
     pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) -> Option<u32> {
         let stream = self.members[feed.index()].get(&session)?;
         let sender = self.streams.get_mut(stream)?;
@@ -291,8 +292,8 @@ impl Arbiter {
         self.bring_together(now, feed, session)
     }
 
-    /// Makes one stream of that of a session and that of the other feed, which a stranger or an
-    /// earlier mark has kept apart. Returns the number that is over.
+    /// Merges the stream of a session with the stream of its partner, if a stranger or an earlier
+    /// mark has kept them apart. Returns the number of the stream that is over.
     fn bring_together(&mut self, now: Instant, feed: Feed, session: u32) -> Option<u32> {
         let &stream = self.members[feed.index()].get(&session)?;
         let sender = self.streams.get(&stream)?;
@@ -322,8 +323,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes that this end does not take a session, so that its address does not keep the place of
-    /// its feed.
+    /// Notes that this end does not take a session. The session's address then no longer keeps the
+    /// place of the feed.
     pub fn refuse(&mut self, now: Instant, feed: Feed, session: u32) {
         self.expel(now, feed, session);
     }
@@ -335,7 +336,7 @@ impl Arbiter {
         member
     }
 
-    /// Takes everything that a feed's receiver has settled or has whole. Returns memory to that
+    /// Takes everything that a feed's receiver has settled or has whole. Gives memory back to that
     /// receiver.
     pub fn take(&mut self, now: Instant, feed: Feed, from: &mut FrameReceiver) {
         self.return_memory(feed, from);
@@ -441,7 +442,8 @@ impl Arbiter {
         }
     }
 
-    /// Forgets senders that have ended: those whose time is over, and the oldest beyond the bound.
+    /// Forgets senders that have no session any more: those whose time is over, and the oldest
+    /// beyond the bound.
     fn forget_ended(&mut self, now: Instant) {
         loop {
             let ended = self
@@ -461,7 +463,7 @@ impl Arbiter {
         }
     }
 
-    /// Ends waits while too much is held, first of the stream that holds most.
+    /// Ends waits while too much is held, beginning with the stream that holds most.
     fn keep_bounds(&mut self, now: Instant) {
         loop {
             let held = self.streams.iter();
@@ -495,7 +497,7 @@ impl Arbiter {
         self.found.pop_front()
     }
 
-    /// Returns two feeds that do not go together; at most once.
+    /// Returns the first two sessions that were found not to go together; at most once.
     pub const fn pop_apart(&mut self) -> Option<Apart> {
         self.apart.take()
     }

@@ -1,4 +1,4 @@
-//! The time when a frame is due, by this host's clock.
+//! Tells when a frame is due, by this host's clock.
 //!
 //! The sender's clock and this host's may differ by any time. So a deadline counts from the fastest
 //! frame of the present and the previous span; a span lasts 10 s or more. The fastest frame is the
@@ -55,8 +55,8 @@ impl ClockFloor {
         }
     }
 
-    /// Returns when a frame is due: `deadline` after the time when it would have arrived with the
-    /// delay of the fastest frame that is known by now.
+    /// Returns when a frame is due. `deadline` counts from the time when the frame would have
+    /// arrived with the delay of the fastest frame that is known.
     pub(super) fn due(&self, heard: Heard, deadline: Duration) -> Instant {
         let least = self.least.min(self.least_before);
         let delay_ns = heard.difference.saturating_sub(least).max(0);

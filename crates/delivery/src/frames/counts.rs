@@ -37,8 +37,8 @@ pub struct FrameCounts {
     pub frames: u64,
     /// Frames delivered.
     pub whole: u64,
-    /// Frames delivered of which a packet came after later packets. Most of these frames were
-    /// repaired.
+    /// Frames delivered of which a packet came after packets that were sent later. Most of these
+    /// frames were repaired.
     pub repaired: u64,
     /// Bytes of the frames delivered.
     pub bytes: u64,
@@ -85,8 +85,8 @@ impl FeedCounts {
         self.first + self.second + self.late
     }
 
-    /// Returns how many frames only this feed had in time. The other one, with the counts `other`,
-    /// has lost them, or has told nothing of them so far because it is cut.
+    /// Returns how many frames only this feed had in time. The other feed, with the counts `other`,
+    /// has lost them, or has told nothing of them so far because it is cut off.
     #[must_use]
     pub const fn only(&self, other: &Self) -> u64 {
         self.first.saturating_sub(other.second)

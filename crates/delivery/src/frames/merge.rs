@@ -9,10 +9,11 @@
 //! numbers, so each number is given out once, whatever a feed says. A feed tells its losses in the
 //! order of the numbers.
 //!
-//! When no feed has the next number whole, it is waited for while a feed may still bring it. Such a
-//! feed has a session and has not settled the number, is not further behind than a receiver goes
-//! along, and is not silent: a packet of it has come in the time in which a sender that goes on
-//! sends one. The wait ends at the latest when a frame that is held must be given out.
+//! When no feed has the next number whole, the number is waited for while a feed may still bring
+//! it. Such a feed has a session, has not settled the number, and has not said that the stream ends
+//! before it. It is at most `FRAMES_OPEN_MAX` numbers behind. It is not silent: its last packet
+//! came no longer ago than the deadline or two intervals, whichever is longer. The wait ends at the
+//! latest when a frame that is held must be given out.
 //!
 //! Invariants, for whatever the feeds tell:
 //! - numbers leave in order, each at most once, until [`Settled::Ended`] begins them anew;
@@ -48,7 +49,8 @@ pub(super) struct Merge {
     start: u64,
     /// Whole frames from `next` on.
     held: BTreeMap<u64, Held>,
-    /// Numbers given out as lost that a feed may still settle: the first, and one past the last.
+    /// Runs of numbers that were given out as lost, and that a feed may still settle: the first
+    /// number of each, and one past its last.
     lost: VecDeque<(u64, u64)>,
     /// The number that is waited for.
     awaited: Option<u64>,
@@ -77,12 +79,12 @@ struct Side {
     at: Option<u64>,
     /// One past the newest number of which a packet came.
     newest: Option<u64>,
-    /// When it begins anew, numbers before this one were counted already.
+    /// Numbers before this one were counted before the feed last began anew.
     floor: u64,
     /// What the feed has lost from `next` on, in order.
     losses: VecDeque<Loss>,
-    /// The number behind its last frame, as it says, and until when the other feed may show that
-    /// there are more.
+    /// One past the number of the feed's last frame, as the feed says, and until when the other
+    /// feed may show that there are more frames.
     end: Option<(u64, Instant)>,
     counts: FeedCounts,
 }
@@ -169,8 +171,8 @@ impl Merge {
         side.begin_anew();
     }
 
-    /// Notes that a packet of a feed came at `at`, and one past the newest number of which one
-    /// came.
+    /// Notes that a packet of a feed came at `at`. `newest` is one past the newest number of which
+    /// a packet came.
     pub(super) fn attend(&mut self, feed: Feed, at: Instant, newest: Option<u64>) {
         let side = &mut self.sides[feed.index()];
         side.heard = at.max(side.heard);
@@ -207,9 +209,9 @@ impl Merge {
         }
     }
 
-    /// Notes that a feed has come to the turn of a frame that it brought earlier. It may have
-    /// brought it to another stream, or before the numbers began anew: then its number says nothing
-    /// here.
+    /// Notes that a feed has come to the turn of a frame that it brought earlier. The feed may have
+    /// brought the frame to another stream, or before the numbers began anew. Then the frame's
+    /// number says nothing here.
     fn hear_turn(&mut self, feed: Feed, id: u64) {
         let is_given = self
             .next
@@ -257,8 +259,9 @@ impl Merge {
         out.release(feed, *whole);
     }
 
-    /// Whether a frame shows that its sender has begun its numbers anew: it is further behind than
-    /// a receiver goes along, and the other feed does not stand near the numbers heard before.
+    /// Returns true when a frame shows that its sender has begun its numbers anew. This is so when
+    /// the frame is more than `FRAMES_OPEN_MAX` numbers behind, and the other feed is gone or does
+    /// not stand near the numbers heard before.
     fn is_anew(&self, feed: Feed, id: u64) -> bool {
         let other = &self.sides[feed.other().index()];
         self.next.filter(|_| !self.is_over).is_some_and(|next| {
@@ -304,9 +307,9 @@ impl Merge {
         }
     }
 
-    /// Takes the end of a feed's numbers. If the other feed is present, or this end leaves, the
-    /// stream goes on. Otherwise it gives out what it has; then it is over, or its numbers begin
-    /// anew.
+    /// Takes the end of a feed's numbers. If the other feed is present, or this receiver is
+    /// leaving, the stream goes on. Otherwise the stream gives out what it has. Then it is over, or
+    /// its numbers begin anew.
     fn hear_end(&mut self, now: Instant, feed: Feed, counts: &FrameCounts, out: &mut Outlet<'_>) {
         let side = &mut self.sides[feed.index()];
         side.begin_anew();
@@ -330,7 +333,7 @@ impl Merge {
         }
     }
 
-    /// Notes that this end leaves: frames that neither feed has settled do not count.
+    /// Notes that this end leaves. From then on, frames that neither feed has settled do not count.
     /// [`Merge::conclude`] must follow when both feeds have told what they have.
     pub(super) const fn leave(&mut self) {
         self.is_leaving = true;
@@ -404,7 +407,7 @@ impl Merge {
         }
     }
 
-    /// Ends the wait that goes on, as too much is held meanwhile. Returns false when there is none.
+    /// Ends the present wait, because too much is held. Returns false when there is no wait to end.
     pub(super) fn hurry(&mut self, now: Instant, out: &mut Outlet<'_>) -> bool {
         let Some(next) = self.awaited.filter(|&awaited| self.next == Some(awaited)) else {
             return false;
@@ -461,7 +464,7 @@ impl Merge {
         Step::Lose(end, cause)
     }
 
-    /// Returns until when all frames that are held may wait.
+    /// Returns until when all frames that are held may wait; `None` when none is held.
     fn patience(&self) -> Option<Instant> {
         let held = self.held.values();
         held.map(|held| held.whole.give_by()).min()
@@ -570,8 +573,9 @@ impl Merge {
         self.is_over
     }
 
-    /// Whether a frame shows that the sender goes on behind the end of this stream: by its number,
-    /// or as an earlier number has a later time, which is another life of the sender.
+    /// Returns true when this stream is over, and a frame shows that the sender goes on. Either the
+    /// frame's number lies beyond the end, or a number that was reached already comes with a later
+    /// timestamp: then the sender was started anew.
     pub(super) fn is_beyond(&self, header: &FrameHeader) -> bool {
         let is_new = self.next.is_none_or(|next| header.id >= next);
         let is_later = |last: (u64, u64)| header.id <= last.0 && header.timestamp_ns > last.1;
@@ -594,16 +598,16 @@ impl Side {
         (self.newest, self.end) = (None, None);
     }
 
-    /// Whether it can still have the frame `next` whole. After a cut it has settled nothing for
-    /// long, but the packets that come show that it goes along again.
+    /// Returns true when the feed may still have the frame `next` whole. A feed that was cut off
+    /// has settled nothing for long, but packets that come from it again show that it is back.
     fn may_bring(&self, next: u64) -> bool {
         let is_open = self.at.is_none_or(|at| at <= next);
         let is_near = self.at.max(self.newest).is_none_or(|at| !is_far(at, next));
         self.is_present && self.ends_at(next).is_none() && is_open && is_near
     }
 
-    /// Returns until when the other feed may contradict it, if it says that `next` is behind the
-    /// last frame.
+    /// If the feed says that the last frame is the one before `next`, returns until when the other
+    /// feed may contradict that.
     fn ends_at(&self, next: u64) -> Option<Instant> {
         self.end.filter(|end| end.0 == next).map(|end| end.1)
     }

@@ -71,7 +71,7 @@ pub enum PieceVerdict {
     Late,
     /// The piece's frame began before this receiver joined.
     BeforeJoin,
-    /// There are too many frames or streams at once; or this end has left; or the piece claims that
+    /// There are too many frames or streams at once, or this end has left. Or the piece claims that
     /// the sender had no room for a great many frames, and no other frame agrees.
     Refused,
     /// The payload is not a piece of a frame.
@@ -91,7 +91,8 @@ pub struct Frame<'a> {
     pub timestamp_ns: u64,
     /// The time from one frame to the next; zero when the sender does not know it.
     pub interval: Duration,
-    /// True when a packet of the frame came behind later packets: most such packets were repairs.
+    /// True when a packet of the frame came after packets that were sent later: most such packets
+    /// were repairs.
     pub is_repaired: bool,
     /// The sender's description of how to read the frame.
     pub format: &'a [u8],
@@ -352,8 +353,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns when a packet of a stream last came, and one past the newest number of which one
-    /// came.
+    /// Returns when a packet of a stream last came, and one past the newest number of which a
+    /// packet came.
     pub(super) fn heard(&self, stream: u32) -> Option<(Instant, Option<u64>)> {
         let known = self.streams.get(&stream)?;
         Some((known.heard, known.newest()))
@@ -394,8 +395,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns, for each stream, the position before which this end has no use for any packet: what
-    /// is missing there need not be repaired.
+    /// Returns a position for each stream. This end has no use for packets before it, so those that
+    /// are missing there need not be repaired.
     pub fn give_up_before(&self) -> impl Iterator<Item = (u32, u64)> {
         let streams = self.streams.iter();
         streams.map(|(&stream, known)| (stream, known.give_up_before()))
@@ -496,7 +497,7 @@ fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
     }
 }
 
-/// The memory of frames; that of settled frames is kept for later ones.
+/// The memory of frames. The memory of settled frames is kept for later frames.
 #[derive(Debug, Default)]
 struct Memory {
     /// Bytes of all rooms: those in use and those in `kept`.

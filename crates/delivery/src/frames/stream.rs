@@ -47,7 +47,8 @@ pub(super) enum Settled {
 
 impl Settled {
     /// Returns the event of `stream` that an application gets; `None` for the turn of a frame,
-    /// which it already has. `keep` holds a whole frame while the application looks at it.
+    /// which the application already has. `keep` holds a whole frame while the application looks at
+    /// it.
     pub(super) fn event<'f>(
         self,
         stream: u32,
@@ -76,7 +77,7 @@ impl Settled {
 pub(super) struct Stream {
     /// The lowest position that can reach this receiver.
     start: u64,
-    /// One past the highest position of a piece that belonged to its frame.
+    /// One past the highest position of a piece that fitted its frame.
     high: u64,
     clock: Option<ClockFloor>,
     /// The timestamp of the newest frame that was heard.
@@ -165,7 +166,7 @@ impl Stream {
     }
 
     /// Returns true when `CONTRADICTIONS_MAX` pieces contradicted what was heard of this stream
-    /// before, and none was taken meanwhile. Then what was heard first must be wrong.
+    /// before, and no piece was taken in between. Then what was heard first must be wrong.
     pub(super) const fn is_contradicted(&self) -> bool {
         self.contradictions >= CONTRADICTIONS_MAX
     }
@@ -499,7 +500,7 @@ impl Stream {
 
     /// Returns until when the first heard frame may stay open: until it is due. Its deadline may be
     /// forged or longer than that of a whole frame behind it. So the wait ends early enough for
-    /// that frame, too: an eighth of the frame's deadline, at most 10 ms, before it is due.
+    /// such a whole frame: an eighth of its deadline, at most 10 ms, before it is due.
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
@@ -643,6 +644,6 @@ impl Stream {
     }
 }
 
-/// Judgement: most frames have more pieces than this, and a single forged packet cannot make this
-/// many pieces contradict it.
+/// Judgement: most frames have more pieces than this, so the pieces of one frame are enough to show
+/// that what was heard first is wrong. A few forged pieces are not.
 const CONTRADICTIONS_MAX: u32 = 32;

@@ -74,7 +74,8 @@ impl<S: Store> Transfer<S> {
 }
 
 impl<I: Intake> Transfers<I> {
-    /// Takes a packet stream from `source`, before its first mark is looked at.
+    /// Notes that a packet stream from `source` was found; its first mark has yet to be looked at.
+    /// Drops the stream if the owner does not admit senders at that host.
     pub fn found(&mut self, stream: u32, source: IpAddr) {
         let sender = Sender {
             address: SocketAddr::new(source, 0),
@@ -169,10 +170,10 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Returns true when a sender may be asked without a place, because it may continue a transfer
-    /// that has lost its sender. Such a transfer is one of the sender's own host; with a key, and
-    /// while nobody waits in line, it may be of any host. At a time, as many senders may be asked
-    /// so as there are such transfers. A sender whose offer was put off is not asked so again.
-    /// Otherwise a sender that begins anew could pass others by.
+    /// that has lost its sender. Such a transfer is one of the sender's own host. With a key, and
+    /// while nobody waits in line, it may be one of any host. At most as many senders are asked in
+    /// this way at a time as there are such transfers. A sender whose offer was put off is not
+    /// asked in this way again: it could otherwise pass by the senders that wait.
     pub(super) fn may_claim(&self, sender: &Sender) -> bool {
         let host = sender.address.ip();
         let door = self.door.as_ref();
@@ -310,8 +311,8 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Returns true when a receiver of a single transfer gives that transfer up for another
-    /// manifest from `host`: the transfer's sender is at that host, and has given this receiver up.
-    /// False while the store is putting files in place.
+    /// manifest from `host`. This is so when the transfer's sender is at that host and has given
+    /// this receiver up. False while the store is putting files in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted

@@ -47,16 +47,18 @@ pub trait Intake {
     /// from which it dialled.
     ///
     /// # Errors
-    /// Why not, for a person. When the sender was heard by its marks, it is not told, and the owner
-    /// is not asked about it again while the receiver remembers it. When the sender dialled, it is
-    /// told only that it is not admitted, and the owner is asked again when it dials again.
+    /// Why not, for a person. A sender that was heard by its marks is not told. The owner is not
+    /// asked about it again while the receiver remembers it. A sender that dialled is told only
+    /// that it is not admitted. The owner is asked again when it dials again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
-    /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks when
-    /// it hears a session of which it does not know yet what it is. The default admits all hosts.
+    /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks as
+    /// soon as it hears a session, before it knows what kind of session it is. The default admits
+    /// all hosts.
     ///
     /// # Errors
-    /// Why not, for a person. The receiver then drops the packets of this session, whatever it is.
+    /// Why not, for a person. The receiver then drops the packets of this session, whatever its
+    /// kind.
     fn admit_host(&self, host: IpAddr) -> Result<(), String> {
         let _any = host;
         Ok(())
@@ -101,24 +103,25 @@ pub struct Decline {
 pub struct ObjectReceiverConfig {
     /// The settings of each transfer.
     pub receiver: TransferReceiverConfig,
-    /// The receiver ends after one transfer: that of the first sender that admits it and offers a
-    /// wanted manifest.
+    /// The receiver ends after one transfer. Its content comes from the first sender that admits
+    /// the receiver and offers a wanted manifest.
     pub is_single: bool,
     /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
     /// The most transfers at a time from senders of one host; 1 when `is_single`.
     pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, at most half of them at one
-    /// host. When `is_single`, another is asked only when those before have not answered for a
-    /// while; where senders dial, only those of the same host count for this. Where senders wait in
-    /// line, each that is asked has one of the places of `transfers_max`, unless it may continue a
-    /// transfer that has lost its sender.
+    /// host. When `is_single`, another sender is asked only when those before it have not answered
+    /// for a while. Where senders dial this receiver, only earlier senders of the same host count
+    /// for that. Where senders wait in line, each sender that is asked has one of the places of
+    /// `transfers_max`, unless it may continue a transfer that has lost its sender.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
-    /// Where senders dial: the most senders that wait, connected, until a place is free; half of
-    /// them at one host. 0 when `is_single`: others are told to come later. A number above
-    /// [`u32::MAX`] counts as [`u32::MAX`]. Each costs 1 KiB of memory, and a descriptor.
+    /// Where senders dial this receiver: the most senders that wait, connected, until a place is
+    /// free. At most half of them are at one host. 0 when `is_single`: further senders are told to
+    /// come later. A number above [`u32::MAX`] counts as [`u32::MAX`]. Each of these senders costs
+    /// 1 KiB of memory, and a descriptor.
     pub waiting_max: usize,
 }
 

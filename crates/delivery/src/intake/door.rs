@@ -9,17 +9,19 @@
 //! ```
 //!
 //! A sender that dials is known by its host and its session, because its port changes with each
-//! connection. The bounds are those for senders that are heard by their marks: the number of
+//! connection. The bounds are the same as for senders that are heard by their marks: the number of
 //! transfers, the admission, and how often a host is asked what it offers. A sender that was asked
 //! and has not answered is not asked again for a while. Where senders wait in line, a sender is
-//! greeted only when there is a place for what it offers, or when it may continue a transfer that
-//! has lost its sender. It keeps its place until it has had time to answer.
+//! greeted only when there is a place for what it offers. The exception is a sender that may
+//! continue a transfer that has lost its sender. A sender that is greeted keeps its place until it
+//! has had time to answer.
 //!
 //! A sender that may not be asked at once waits in line, connected, so that senders that come all
 //! at once are not refused. It is told again and again that it waits. If it hears nothing for long,
-//! it dials again. Every network has its turn, and in it every host. When the line is full, whoever
-//! has most places makes room for a newcomer that would still have fewer. A sender that waits costs
-//! little more than its connection: it has nothing to say, so no memory is kept for its messages.
+//! it dials again. Every network has its turn, and in it every host. When the line is full, the
+//! host or network that has most places loses one to a newcomer that would still have fewer. A
+//! sender that waits costs little more than its connection: it has nothing to say, so no memory is
+//! kept for its messages.
 //!
 //! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
 //! gone.
@@ -282,7 +284,7 @@ impl<I: Intake> Transfers<I> {
             door.line.look_at = now + SENDERS_LOOK_INTERVAL;
             let is_told = door.listener.links.queued(link) == Some(0);
             let index = match is_told {
-                // It has not yet been told that it waits.
+                // The sender has not yet been told that it waits.
                 false => Err(Stopped::Wait),
                 true => self.let_in(now, sender),
             };
@@ -305,8 +307,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Does what is due at the door: closes connections whose peer has not said in time who it is,
-    /// and tells senders that wait that they still wait. So they know that this end works.
+    /// Does what is due at the door. Closes connections whose peer has not said in time who it is.
+    /// Tells senders in line that they still wait, so that they know that this end works.
     pub(super) fn mind_door(&mut self, now: Instant) {
         let Some(door) = &mut self.door else {
             return;
@@ -334,8 +336,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Notes that a sender at `host` has made an offer that is not declined: its dial no longer
-    /// counts against the limits.
+    /// Notes that a sender at `host` has made an offer that is not declined. Where senders dial
+    /// this receiver, the connection then no longer counts against the limits.
     pub(super) fn answered(&mut self, host: IpAddr) {
         if self.door.is_some() {
             self.dials.answered(host);

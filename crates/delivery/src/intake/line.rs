@@ -1,8 +1,8 @@
 //! The line of senders that wait, connected, until a place is free.
 //!
-//! Invariants: a sender stands in line once, and not while a transfer goes on with it; a host has
-//! half of the line at most, and a network three quarters. When the line is full, whoever has most
-//! places gives one to a newcomer that would still have fewer.
+//! Invariants: a sender stands in line once, and not while a transfer goes on with it. A host has
+//! at most half of the line, and a network at most three quarters. When the line is full, the host
+//! or network that has most places loses one to a newcomer that would still have fewer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// Says whether a sender at `host` may wait. When the line or the share of its network is full,
-    /// it may wait only in place of another sender, whose host or network has more.
+    /// the sender may wait only in place of another sender whose host or network has more.
     pub(super) fn room_for(&self, host: IpAddr) -> Seat<LinkId> {
         let own_max = self.places_max.div_ceil(2);
         let other = match self.hosts.share(own_max, self.places_max, host) {

@@ -28,9 +28,10 @@
 //!   asked.
 //! - An accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
 //!   stream.
-//! - Where senders wait in line, one that is asked has a place already, unless it may continue a
-//!   transfer that has lost its sender.
-//! - A transfer goes on only with a sender at its sender's address, or one with the key.
+//! - Where senders wait in line, a sender that is asked has a place already, unless it may continue
+//!   a transfer that has lost its sender.
+//! - A transfer goes on only with a sender at the address of its present sender, or with a sender
+//!   that has the key.
 
 use std::{
     collections::VecDeque,
@@ -293,8 +294,9 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes a mark. When its sender has a transfer, this follows the mark's stream. Else this asks
-    /// the new sender for its offer, if owner and limits allow that.
+    /// Takes a mark. If its sender has a transfer, the transfer gets the mark, and follows the
+    /// mark's stream if it had none. A new sender is asked for its offer, if owner and limits allow
+    /// that.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
         let sender = Sender {
@@ -392,8 +394,8 @@ impl<I: Intake> Transfers<I> {
         asked.dial(now, sender.address, sender.session_id, receiver_count);
     }
 
-    /// Makes a transfer for an admitted sender. With `late`, it takes the place of the transfer
-    /// with that index.
+    /// Makes a transfer for an admitted sender. With `late`, the new transfer takes the place of
+    /// the transfer with that index.
     fn prospect(
         &mut self,
         now: Instant,
@@ -612,7 +614,8 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        // By a forged mark, two transfers may have this stream: one that takes blocks comes first.
+        // A forged mark can give this stream to two transfers: the one that takes blocks comes
+        // first.
         let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
             let mut all = self.all.iter();
             all.position(|t| t.stream == Some(stream))
