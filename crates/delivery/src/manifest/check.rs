@@ -266,7 +266,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             max: limits.entries_max,
         });
     }
-    // Every entry was read, so this count is right.
+    // The parser has read every entry, so this count is right.
     let mut parts = Parts {
         entries: Vec::with_capacity(header.entry_count as usize),
         files: Vec::new(),

@@ -22,8 +22,8 @@ pub const WITHDRAWN: Hash = [0; HASH_LEN];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabHash {
     /// The chaining value of the slab at its place in the file. Only an end that has hashed the
-    /// slab's bytes knows it: no message tells it, and it does not follow from a file's published
-    /// hash, even when the slab is the whole file.
+    /// slab's bytes knows it. No message tells it. It does not follow from a file's published hash,
+    /// even when the slab is the whole file.
     pub witness: Hash,
     /// The file's hash, when the slab is the whole file.
     pub root: Option<Hash>,

@@ -11,9 +11,9 @@
 //!   slabs                        a file is cut every 2^shift bytes; no slab spans two files
 //! ```
 //!
-//! Invariants: every path is relative and has no `..`; its parent is a directory of the manifest,
-//! unless it is at the top; no path comes twice; every symbolic link leads to a place inside the
-//! tree, every hard link to a file before it; `files` ascend in `start`.
+//! Invariants: every path is relative and has no `..`. Its parent is a directory of the manifest,
+//! unless the path is at the top. No path comes twice. Every symbolic link leads to a place inside
+//! the tree, and every hard link to a file before it. `files` ascend in `start`.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 4.
 
@@ -70,8 +70,8 @@ pub struct File {
     pub start: u64,
     /// The file's length in bytes; may be 0.
     pub size_bytes: u64,
-    /// How many slabs the files before it have. This is the number of the file's first slab; only
-    /// an empty file has none.
+    /// How many slabs the files before this one have. If this file is not empty, this is the number
+    /// of its first slab.
     pub first_slab: u32,
 }
 
@@ -262,7 +262,7 @@ impl Manifest {
         &self.hard_links
     }
 
-    /// Returns the further names of one file (its index among [`Manifest::files`]).
+    /// Returns the further names of one file; `file` is its index among [`Manifest::files`].
     #[must_use]
     pub fn hard_links_of(&self, file: usize) -> &[HardLink] {
         let links = &self.hard_links[..];
@@ -271,7 +271,8 @@ impl Manifest {
         &links[from..to]
     }
 
-    /// Returns the paths of a file (its index among [`Manifest::files`]), its first path first.
+    /// Returns the paths of a file, its first path first; `file` is its index among
+    /// [`Manifest::files`].
     pub fn paths_of(&self, file: usize) -> impl Iterator<Item = &[u8]> {
         let links = self.hard_links_of(file).iter();
         let further = links.map(|link| self.entry(link.entry as usize).path);
@@ -337,8 +338,8 @@ impl Manifest {
         self.files.partition_point(|file| file.start <= position) - 1
     }
 
-    /// Returns the parts of files that a range of the content covers. For each part, these are the
-    /// file's index, the part's offset in the file, and its range in the content. Empty files never
+    /// Returns the parts of files that a range of the content covers. Each part comes as the file's
+    /// index, the part's offset in the file, and its range in the content. Empty files never
     /// appear.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> + '_ {
         let first = if range.is_empty() {
@@ -383,7 +384,7 @@ impl Manifest {
     }
 
     /// Returns true for a file that the sender has withdrawn. One withdrawn slab is enough, because
-    /// a file is delivered only when all of it is proven.
+    /// a file is delivered only when the whole file is proven.
     #[must_use]
     pub fn is_withdrawn(&self, file: &File, seals: &[u8]) -> bool {
         let mut seals = seals[self.seals_of(file)].chunks_exact(HASH_LEN);
@@ -414,9 +415,10 @@ impl Manifest {
         })
     }
 
-    /// Computes one hash over all files, which anybody can compute with another tool: the BLAKE3 of
-    /// the lines that `b3sum` prints for the files, sorted by the bytes of their paths. Withdrawn
-    /// files are left out. The hash covers contents and paths, but neither types nor modes.
+    /// Computes one hash over all files. It is the BLAKE3 of the lines that `b3sum` prints for the
+    /// files, sorted by the bytes of their paths. So anybody can compute it with other tools.
+    /// Withdrawn files are left out. The hash covers contents and paths, but neither types nor
+    /// modes.
     #[must_use]
     pub fn tree_root(&self, hashes: &SlabHashes) -> Hash {
         let mut hasher = blake3::Hasher::new();

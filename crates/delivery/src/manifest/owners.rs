@@ -1,4 +1,4 @@
-//! What a sender says of those who own its files.
+//! What a sender says of the owners of its files.
 //!
 //! **Spec**: `docs/src/protocol.md` section 4 (*owners*).
 
@@ -18,8 +18,8 @@ pub struct OwnerNames {
 }
 
 impl OwnerNames {
-    /// Makes the body of the section that says who owns `entries`; `None` when nobody does. Hard
-    /// links do not count: their owner is that of their file.
+    /// Makes the body of the section that says who owns `entries`; `None` when no entry has an
+    /// owner. Hard links do not count: their owner is that of their file.
     pub(super) fn section(&self, entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
         let owned = || entries.iter().filter(|it| it.kind != EntryKind::HardLink);
         let count = owned().filter(|entry| entry.owner.is_some()).count();

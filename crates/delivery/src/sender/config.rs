@@ -51,12 +51,12 @@ pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
     /// The seed of the nonces that go to receivers: the proof of a receiver depends on its nonce.
-    /// The seed must be random and secret: a receiver that knows it can make proofs in advance for
-    /// content that it no longer holds.
+    /// The seed must be random and secret. A receiver that knows the seed can make proofs in
+    /// advance, for content that it no longer holds.
     pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
-    /// The hosts whose receivers are admitted; hosts that this end dials are admitted without it.
+    /// The hosts whose receivers are admitted. Hosts that this end dials are always admitted.
     /// Default: all.
     pub admission: Option<Admission>,
     /// How content goes to the receivers. Default: in a packet stream.
@@ -69,12 +69,12 @@ pub struct TransferSenderConfig {
     /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
     /// Names of expected receivers. When there are any, only these are expected, and their number
-    /// counts; others are guests. Default: none, so [`TransferSenderConfig::expected`] says who is
-    /// expected.
+    /// counts; others are guests. Default: none, so [`TransferSenderConfig::expected`] says how
+    /// many are expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done or have
-    /// failed, guests that make progress are served for as long again as the transfer has taken so
-    /// far, but at least for 1 s and at most for the progress timeout.
+    /// failed, guests that make progress are served for some time more. This is as long as the
+    /// transfer has taken so far, but at least 1 s, and at most the progress timeout.
     pub expected_names: Vec<String>,
     /// Whether a file that cannot be read or has changed is withdrawn: the rest is sent and proven
     /// without it. When false, such a file ends the transfer. Default: false.
@@ -84,7 +84,7 @@ pub struct TransferSenderConfig {
     /// How long a receiver may hold the others back before [`TransferSenderConfig::slow`] applies.
     pub slow_after: Duration,
     /// The settings of the rate control, which adapts the rate to the receivers' reports about the
-    /// packet stream; `None`: the reports do not set the rate. Default: none.
+    /// packet stream. With `None`, the default, the reports do not set the rate.
     pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts. No time counts while a host
     /// that was dialled makes this sender wait its turn.
@@ -103,12 +103,12 @@ pub struct TransferSenderConfig {
     pub linger: Duration,
     /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// How many positions a receiver may move before it reports at the latest. Default 0: only the
-    /// report interval counts.
+    /// A receiver that has moved by this many positions need not wait for the report interval.
+    /// Default 0: only the report interval counts.
     pub report_sqns: u32,
-    /// The most receivers that are admitted.
+    /// The most receivers that are admitted, beside those that are expected by name.
     pub receivers_max: u32,
-    /// The most ranges of one object that are kept in a list, such as that of what one receiver
+    /// The most ranges of one object that are kept in a list, such as the list of what one receiver
     /// lacks. Each range takes 16 bytes.
     pub ranges_max: usize,
 }
@@ -228,7 +228,7 @@ pub struct BlockPlan {
     pub offset: u64,
     /// Bytes of each block, with its header.
     pub len: usize,
-    /// How many blocks of this length follow each other, this one included; at least 1.
+    /// How many blocks of this length follow each other; at least 1.
     pub count: usize,
 }
 
@@ -262,8 +262,8 @@ pub enum TransferSenderEvent {
         /// Why the sender refused it.
         reason: Refusal,
     },
-    /// No receiver takes the transfer at a host that the sender dials. Given again when the reason
-    /// changes. The host is dialled again, unless the reason is for good.
+    /// At a host that the sender dials, no receiver takes the transfer. The event comes again when
+    /// the reason changes. The host is dialled again, unless the reason will not change.
     NotReached {
         /// The address that was dialled.
         peer: SocketAddr,
@@ -414,7 +414,7 @@ pub struct TransferOutcome {
     /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two expected receivers that
     /// have not failed.
     pub slowest: Option<u32>,
-    /// Why the sender itself gave up.
+    /// Why the sender itself gave up; `None` when it did not.
     pub failure: Option<(ErrorCode, String)>,
     /// True when the outcome will not change any more.
     pub is_final: bool,
@@ -422,8 +422,9 @@ pub struct TransferOutcome {
 
 impl TransferOutcome {
     /// Returns true when the transfer is proven. The outcome is then final, and the sender itself
-    /// has not given up. Every expected receiver, and at least one, has proved delivery, and a
-    /// receiver joined at every host that was dialled. Anything else is "not proven".
+    /// has not given up. At least one receiver is expected, and every expected one has joined and
+    /// proved delivery. A receiver joined at every host that was dialled. Anything else is "not
+    /// proven".
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

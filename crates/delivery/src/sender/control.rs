@@ -54,7 +54,8 @@ impl<C: Content> TransferSender<C> {
         match member.link {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
-                // The receiver has opened a new connection, so its old one is dead.
+                // The receiver is back on a new connection, or another receiver takes over its
+                // name. In both cases its old connection is dead.
                 self.roll.by_link.remove(&old);
                 self.listener.close(old);
                 member.disconnect(now);
@@ -124,9 +125,9 @@ impl<C: Content> TransferSender<C> {
         Ok(slot)
     }
 
-    /// Returns true when one more receiver at `host` has a place that nobody has named. There are
-    /// `receivers_max` such places, and a receiver that has left keeps its own. Where anybody may
-    /// join, one host gets half of them at most.
+    /// Returns true when there is a place for one more receiver at `host` that is not expected by
+    /// name. There are `receivers_max` such places, and a receiver that has left keeps its place.
+    /// Where anybody may join, one host gets at most half of them.
     fn has_place(&self, host: IpAddr) -> bool {
         let places = self.config.receivers_max as usize;
         let has_names = !self.config.expected_names.is_empty();

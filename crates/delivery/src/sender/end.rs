@@ -25,7 +25,7 @@ impl<C: Content> TransferSender<C> {
         }
         if member.link.is_none() {
             if self.invitations.waits_for(slot) {
-                // Its host has answered, and greets when it has a place.
+                // The receiver's host has answered, and greets when it has a place.
                 member.gone_at = now;
             }
             if now.since(member.gone_at) >= patience {

@@ -17,7 +17,7 @@ use crate::Content;
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     slots: BTreeSet<usize>,
-    /// Those of them whose connections may have room for more.
+    /// The slots among these whose connections may have room for more.
     hungry: BTreeSet<usize>,
 }
 
@@ -112,10 +112,10 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns two numbers of bytes: a connection's queue gets blocks when it is shorter than the
-    /// first, until it has the second. When there are few connections their queues are long, so
-    /// that the system is called seldom. When there are many the queues are short, which bounds the
-    /// memory of all.
+    /// Returns two lengths of a connection's queue, in bytes. When the queue is shorter than the
+    /// first, it gets blocks until it has the second. If there are few connections, their queues
+    /// are long, so that the system is called seldom. If there are many, the queues are short,
+    /// which bounds the memory of all.
     fn queue_marks(&self) -> (usize, usize) {
         let share = QUEUED_ALL / self.filling.len().max(1);
         let high = share.clamp(QUEUED_MIN, QUEUED_MAX);
@@ -172,7 +172,7 @@ impl<C: Content> TransferSender<C> {
     }
 }
 
-/// The bytes in a connection's queue from which on it gets no further block.
+/// A connection whose queue has this many bytes gets no further block.
 const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;
 /// The bytes of blocks that each connection may queue, however many connections there are.
 const QUEUED_MIN: usize = 2 * BLOCK_DATA_MAX;

@@ -2,7 +2,7 @@
 //! its own connection, at its own pace.
 //!
 //! The passes are those of any transfer, with nothing in them for a packet stream. Nobody waits for
-//! anybody: a receiver gets the manifest as soon as it has joined, and its content as soon as it
+//! anybody. A receiver gets the manifest as soon as it has joined, and its content as soon as it
 //! has said what it holds. Content is hashed when it is read for the first receiver that gets it;
 //! the seals follow.
 
@@ -50,8 +50,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Puts off the end of the wait for receivers while a host makes this sender wait its turn: the
-    /// host has answered, and greets when it has a place.
+    /// Puts off the end of the wait for receivers while a host makes this sender wait its turn.
+    /// That host has answered, and greets when it has a place.
     pub(super) fn put_off_deadline(&mut self, now: Instant) {
         if self.invitations.is_in_line() {
             let deadline = now + self.config.join_timeout;
@@ -101,9 +101,9 @@ impl<C: Content> TransferSender<C> {
         self.filling.insert(slot);
     }
 
-    /// Returns true when what is being sent to a receiver will be hashed as it is read, so that
+    /// Returns true when the next content to hash will be read for a receiver anyway, so that
     /// nothing need be read for the hash alone. Returns false while a receiver that has everything
-    /// waits for the seals: it would have to wait for the slowest of the others.
+    /// waits for the seals: otherwise it would have to wait for the slowest of the others.
     pub(super) fn hashes_on_the_way(&self) -> bool {
         let waits = |member: &Member| member.fills.waits_for_seals || member.early.is_some();
         if self.members.iter().any(waits) {

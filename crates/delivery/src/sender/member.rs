@@ -58,8 +58,8 @@ pub(super) enum Way {
 /// What the receiver said that it holds and lacks.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// Content that the receiver held when it last said so: once it has the manifest, and on each
-    /// new connection.
+    /// Content that the receiver held when it last said what it holds. It says so once it has the
+    /// manifest, and on each new connection.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
     /// The receiver's last answer, while it arrives and until it is served.
@@ -270,8 +270,9 @@ impl Member {
         }
     }
 
-    /// Returns what limits the receiver: its disk while that prepares or commits, else the cause
-    /// with the highest count in its reports, else what makes it set the rate.
+    /// Returns what limits the receiver: its disk while its store prepares or commits, else the
+    /// cause with the highest count in its reports. If all counts are 0, the result is the reason
+    /// why it sets the rate, or [`Limit::Rate`].
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
         // Packets that the kernel dropped are among the lost ones, too.

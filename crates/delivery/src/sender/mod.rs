@@ -17,10 +17,10 @@
 //! Beside all this, blocks that only a few receivers lack go to these alone, over their
 //! connections.
 //!
-//! Invariants: no content is sent before at least one receiver holds the manifest; when a pass has
+//! Invariants: no content is sent before at least one receiver holds the manifest. When a pass has
 //! ended, it waits only for expected receivers that are connected, and at most for the answer
-//! timeout; a receiver that owes something and makes no progress for the progress timeout has
-//! failed; the outcome never changes once it is final.
+//! timeout. A receiver that owes something and makes no progress for the progress timeout has
+//! failed. The outcome never changes once it is final.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 6, 8 and 10.
 
@@ -101,7 +101,7 @@ pub struct TransferSender<C> {
     holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
-    /// The pass sends nothing, because none of the receivers that it is for is connected.
+    /// The pass sends nothing, because no receiver that it serves is connected.
     is_paused: bool,
     clock: Clock,
     /// The longest of the receivers' round trips. A report may raise it at once; every tick
@@ -136,7 +136,8 @@ struct Clock {
     joined_at: Instant,
     /// When the manifest's pass began; before that, when this sender was made.
     began_at: Instant,
-    /// Until when guests are served; `None` until every expected receiver is done or has failed.
+    /// Until when guests are served; `None` while an expected receiver is neither done nor has
+    /// failed.
     guests_until: Option<Instant>,
     /// When blocks were last committed to the packet stream.
     committed_at: Instant,
@@ -157,7 +158,8 @@ enum Stage {
     Draining,
     /// The receivers say what they lack.
     Answering { deadline: Instant },
-    /// No pass is under way. What receivers still lack goes over their connections.
+    /// The packet stream has nothing to send. Blocks may still go to receivers over their
+    /// connections.
     Idle,
     /// The outcome is final, and the receivers are being told.
     Closing { deadline: Instant },
@@ -241,7 +243,7 @@ impl<C: Content> TransferSender<C> {
         sender
     }
 
-    /// Returns the next block for the packet stream, whose payloads take at most `payload_max`
+    /// Returns the next blocks for the packet stream, whose payloads take at most `payload_max`
     /// bytes. The call changes nothing.
     ///
     /// `None` while the packet stream is to get nothing: the pass has nothing more for it, or is
@@ -356,9 +358,10 @@ impl<C: Content> TransferSender<C> {
     /// Returns the position from which on the packet stream should keep everything for the slowest
     /// receiver; `lead` is the stream's highest position.
     ///
-    /// The stream does not wait for a receiver whose position has not moved for 1 s, which gets
-    /// what it misses in the next pass. But for a receiver that keeps reporting, and has ever had
-    /// to wait for its disk, the stream waits as long as the policy for slow receivers allows.
+    /// The stream does not wait for a receiver whose position has not moved for 1 s. Such a
+    /// receiver gets what it misses in the next pass. The exception is a receiver that keeps
+    /// reporting, and has ever had to wait for its disk. The stream waits for it as long as the
+    /// policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -456,7 +459,8 @@ impl<C: Content> TransferSender<C> {
         self.rate.as_ref().and_then(RateControl::limit)
     }
 
-    /// Forgets receivers that no longer follow the packet stream: they must not affect its rate.
+    /// Makes the rate control forget receivers that no longer follow the packet stream: they must
+    /// not affect its rate.
     fn forget_unfollowed(&mut self) {
         let Some(control) = &mut self.rate else {
             return;
@@ -614,8 +618,9 @@ impl<C: Content> TransferSender<C> {
         self.receiver_count().max(self.config.expected_count())
     }
 
-    /// Returns the longest of the connected receivers' shortest recent round trips; `None` while
-    /// none is known. A report may raise it at once; it falls within a tenth of a second.
+    /// Returns the longest round trip of the connected receivers; `None` while none is known. The
+    /// round trip of a receiver is the shortest of its recent samples. A report may raise the
+    /// result at once; it falls within a tenth of a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

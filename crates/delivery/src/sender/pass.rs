@@ -101,8 +101,8 @@ impl Place {
     };
 }
 
-/// Divides what receivers want. What more than `few` of them want is sent to all; the rest is sent
-/// to each alone.
+/// Divides what receivers want. What more than `few` of them want is sent to all. The rest is sent
+/// only to those who want it, to each alone.
 ///
 /// **Shape**: `wanted` has one set for each receiver, and `Division::lone` one for each in the same
 /// order.

@@ -74,7 +74,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Stops sending while no connected receiver is still to be served. Only expected receivers
-    /// count; at the end of the transfer guests count as well.
+    /// count. While guests alone are served, at the end of the transfer, guests count as well.
     pub(super) fn check_paused(&mut self) {
         let is_for_guests = self.clock.guests_until.is_some();
         let is_there =

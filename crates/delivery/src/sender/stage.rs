@@ -313,8 +313,9 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Demotes each receiver to which the last pass brought less than a quarter of what it lacked:
-    /// the packet stream does not reach it, so from now on it gets everything over its connection.
+    /// Demotes each receiver to which the last pass brought less than a quarter of what it lacked.
+    /// The packet stream does not reach such a receiver. From then on it gets everything over its
+    /// connection.
     pub(super) fn demote(&mut self, wanting: &[usize]) {
         for &slot in wanting {
             let member = &mut self.members[slot];

@@ -1,18 +1,19 @@
 //! The sender's view of its objects: reads content in large pieces, hashes it on the way, and hands
 //! out blocks.
 //!
-//! Content is read 256 KiB at a time: one system call for some 180 blocks, and pieces long enough
-//! for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from beginning
-//! to end, and everything before the cursor is hashed. Content that the window reads for a pass is
-//! hashed from the window; [`Window::hash_ahead`] reads content that no pass sent.
+//! Content is read 256 KiB at a time. So one system call serves some 180 blocks, and the pieces are
+//! long enough for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from
+//! beginning to end, and everything before the cursor is hashed. Content that the window reads for
+//! a pass is hashed from the window; [`Window::hash_ahead`] reads content that no pass sent.
 //!
 //! ```text
 //!   content   |.....hashed.....|cursor..........................|
 //!   window                 [###########]      hashes from the cursor to its end
 //! ```
 //!
-//! A file that cannot be read is withdrawn, if the sender may do that: from then on it reads as
-//! zeros, and its seals say so. Seals that receivers were told already may change by this.
+//! A file that cannot be read is withdrawn, if the sender may do that. From then on it reads as
+//! zeros, and its seals say that it is withdrawn. Seals that receivers were told already may change
+//! by this.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 3.
 

@@ -88,8 +88,8 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Returns what is wrong with a receiver's proof; `None` when the proof is right. It may rest
-    /// on the present seals, or on those told earlier.
+    /// Returns what is wrong with a receiver's proof; `None` when the proof is right. A proof may
+    /// rest on the present seals, or on seals told earlier.
     pub(super) fn fault_of(&self, slot: usize, done: &Done) -> Option<&'static str> {
         let member = &self.members[slot];
         let occasion = Occasion {
