@@ -2,12 +2,13 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-/// Decides by its address whether an end takes a host as its peer: as a sender, or as a receiver.
+/// Decides by a host's address whether an end takes that host as its peer: as a sender, or as a
+/// receiver.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
 impl Admission {
-    /// Takes the hosts at the addresses for which `admits` gives true.
+    /// Makes a rule that takes a host if `admits` returns true for its address.
     #[must_use]
     pub fn new(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(admits))

@@ -61,7 +61,8 @@ pub struct ContentError {
 }
 
 impl ContentError {
-    /// Makes an error of kind `code`, in words.
+    /// Makes an error of kind `code` about the whole content. `text` gives operation, file and
+    /// cause.
     #[must_use]
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {

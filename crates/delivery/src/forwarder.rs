@@ -13,11 +13,12 @@
 //!                    '- unknown, too late '-- closed              given the rest, and closed
 //! ```
 //!
-//! Bounds: [`FORWARDS_MAX`] connections of receivers, half of them of one host and three quarters
-//! of one network ([`share`]), and [`GREETINGS_MAX`] more that have not greeted. In each direction
-//! of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, plus what one turn of the loop reads.
-//! Once [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder does not read the other end
-//! until at most half as many wait.
+//! Bounds: there are at most [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more
+//! that have not greeted. At most half of the connections that have greeted come from one host, and
+//! three quarters from one network ([`share`]). In each direction of a connection, at most
+//! [`FORWARD_BYTES_MAX`] bytes wait, plus what one turn of the loop reads. Once
+//! [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder does not read the other end until at
+//! most half as many wait.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 
@@ -57,7 +58,7 @@ pub struct Forwarder {
     ends: BTreeMap<LinkId, End>,
     /// The dials that are under way: the key of each, and the receiver's connection that it is for.
     dialling: BTreeMap<u32, LinkId>,
-    /// Connections that have not greeted.
+    /// How many connections have not greeted.
     greeting_count: u32,
     next_key: u32,
     counters: ForwarderCounters,
@@ -80,7 +81,8 @@ enum End {
         key: u32,
         said: Vec<u8>,
     },
-    /// What comes on this end goes to `other`. On the receiver's end, `receiver` is its host.
+    /// What comes on this end goes to `other`. `receiver` is the receiver's host on the receiver's
+    /// end, and `None` on the sender's.
     Joined {
         other: LinkId,
         receiver: Option<IpAddr>,
@@ -152,7 +154,7 @@ impl Forwarder {
         let receivers = self.dialling.remove(&key);
         let end = receivers.and_then(|receivers| Some((receivers, self.ends.remove(&receivers)?)));
         let Some((receivers, End::Dialling { host, said, .. })) = end else {
-            // The receiver has left meanwhile.
+            // The receiver has left during the dial.
             self.links.abort(link);
             return;
         };
@@ -170,7 +172,7 @@ impl Forwarder {
         &self.counters
     }
 
-    /// Returns the number of receivers whose connections are joined to their senders'.
+    /// Returns the number of receivers that are joined to their senders.
     #[must_use]
     pub fn joined_count(&self) -> usize {
         let is_joined = |end: &&End| {
@@ -281,7 +283,8 @@ impl Forwarder {
         hosts.clone().count() < most && share(most / 2, most, hosts, host) == Share::Free
     }
 
-    /// Leaves `from` unread while `FORWARD_BYTES_MAX` bytes or more wait for `to`.
+    /// Stops reading `from` when `FORWARD_BYTES_MAX` bytes or more wait for `to`.
+    /// [`Forwarder::link_sent`] resumes.
     fn hold_back(&mut self, from: LinkId, to: LinkId) {
         if self.links.queued(to).unwrap_or(0) >= FORWARD_BYTES_MAX {
             self.links.pause(from, true);

@@ -170,7 +170,7 @@ pub struct StoreFaults {
     pub is_behind: bool,
     /// While this is set, `commit` does not end, as on a disk that hangs.
     pub commit_hangs: bool,
-    /// The hashes of this many more slabs are wrong, as if the disk had turned a bit.
+    /// The hashes of this many more slabs are wrong, as if the disk had flipped a bit.
     pub hashes_wrong: u64,
 }
 

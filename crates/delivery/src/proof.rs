@@ -9,8 +9,8 @@
 //!
 //! The joint witness follows from the witnesses of all slabs, and no message tells any witness. So
 //! neither the manifest, nor the seals, nor the published hashes of files suffice for a proof. A
-//! proof is for one connection of one receiver: nobody else can use it, nor can anybody use it
-//! again.
+//! proof is for one connection of one receiver: it is worthless for any other receiver, and on any
+//! other connection.
 //!
 //! The proof does not show that the bytes are still there. A receiver that has hashed all of them
 //! once can keep the joint witness, and make proofs without the bytes.

@@ -5,8 +5,8 @@
 //!   |  [#####)        [########)   [####)      ranges: ascending, not empty, not touching
 //! ```
 //!
-//! Invariants: ranges ascend, none is empty, and no two touch or overlap; `bytes` is the sum of
-//! their lengths; there are at most `ranges_max` ranges, plus one for each
+//! Invariants: ranges ascend, none is empty, and no two touch or overlap. `bytes` is the sum of
+//! their lengths. There are at most `ranges_max` ranges, plus one for each
 //! [`RangeSet::remove_always`].
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// A set of byte positions as sorted, disjoint ranges.
 ///
 /// **Cost**: an insert that extends the last range, as for data in order, takes constant time. Any
-/// other insert or removal searches by halves, and may move all ranges behind its place. Memory: 16
+/// other insert or removal searches by halves, and may move all ranges after its place. Memory: 16
 /// bytes for each range, bounded by `ranges_max`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
@@ -176,7 +176,7 @@ impl RangeSet {
     }
 
     /// Returns the range that contains `position`, cut to begin there. If no range does, returns
-    /// the first range behind `position`, if any.
+    /// the first range after `position`, if any.
     #[must_use]
     pub fn first_from(&self, position: u64) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|known| known.end <= position);
@@ -198,7 +198,7 @@ impl RangeSet {
     #[inline]
     pub fn missing_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         let Range { start, end } = range;
-        // Most data comes in order, so it lies behind all ranges.
+        // Most data comes in order, so it lies after all ranges.
         let first = match self.ranges.last() {
             Some(last) if start < last.end => {
                 self.ranges.partition_point(|known| known.end <= start)
@@ -243,8 +243,9 @@ impl RangeSet {
     }
 
     /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
-    /// there are too many, it widens them to multiples of the smallest power of two that suffices,
-    /// but not beyond `len`. A `ranges_max` of 0 counts as 1.
+    /// there are too many, it widens them until few enough are left. Starts and ends then move
+    /// outwards, to multiples of a power of two. No end goes beyond `len`. A `ranges_max` of 0
+    /// counts as 1.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

@@ -1,4 +1,4 @@
-//! What a source tells of its state once a turn, and what its receivers want of it.
+//! What a source tells of its state once a turn, and what the receivers want of the source.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use wire::object::StreamPhase;
 /// The state of a source's packet stream; `lead` and `trail` are [positions](wire::Sqn#positions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// The last position that was sent. Waiting data does not count, so no receiver is behind
-    /// because the flow window holds data back.
+    /// The last position that was sent. Data that waits to be sent does not count, so a receiver
+    /// that lacks only such data is not behind.
     pub lead: u64,
     /// The first position that can still be repaired.
     pub trail: u64,
@@ -23,16 +23,17 @@ pub struct SourceState {
     pub window_packets: u64,
 }
 
-/// What the receivers of a source want of it.
+/// What its receivers want of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// The pace for the source; `None` when no rate control sets it.
     pub pace: Option<Pace>,
-    /// How many receivers there are. A sender of files gives the number of expected ones if that is
-    /// higher. Many receivers spread what they do at once. A single one asks for repairs without
-    /// listening for NAKs of others.
+    /// How many receivers there are, as the source announces it. A sender of files gives the number
+    /// of expected receivers if that is higher. Many receivers spread over a time what they would
+    /// otherwise all do at once. A single one asks for repairs without listening for NAKs of
+    /// others.
     pub count: u32,
-    /// The number of the receiver that limits the session.
+    /// The number of the receiver that limits the session; `None` when none does.
     pub limiting: Option<u32>,
     /// The position from which on the source must keep everything; `None` when it need keep
     /// nothing.

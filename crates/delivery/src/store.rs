@@ -36,8 +36,8 @@ pub trait Store {
     /// and gives the final names. [`StoreEvent::Committed`] follows.
     ///
     /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender has
-    /// withdrawn. What was written of them is not delivered. An existing file that has the name of
-    /// one of them stays.
+    /// withdrawn. What was written of these files is not delivered. If a file of the same name
+    /// exists already, it stays.
     fn commit(&mut self, withdrawn: &[usize]);
 
     /// Gives the transfer up; what is staged may be kept for a later attempt.
@@ -75,10 +75,10 @@ pub enum Surplus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unset {
-    /// For a person: what could not be set, such as an owner or an attribute with its name, and
-    /// why.
+    /// What could not be set, and why, for a person: for example an owner, or an attribute with its
+    /// name.
     pub what: String,
-    /// How many files, directories and links it could not be set for.
+    /// For how many files, directories and links it could not be set.
     pub entries: u64,
 }
 
@@ -93,7 +93,7 @@ impl Unset {
 /// An outcome of a request to a [`Store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// There is room for the manifest.
+    /// There is room for the content of the manifest.
     Prepared {
         /// Content that an earlier attempt left behind, as far as the store knows: it counts as
         /// received and is verified like the rest.
@@ -106,11 +106,11 @@ pub enum StoreEvent {
         /// The hashes of the slab's bytes.
         hash: SlabHash,
     },
-    /// What the receiver has and the sender has not. This comes after everything was put in place
-    /// and before [`StoreEvent::Committed`], at most once.
+    /// The files, links and directories that the receiver has and the sender has not. This comes
+    /// after everything was put in place and before [`StoreEvent::Committed`], at most once.
     Surplus(Vec<Surplus>),
-    /// What the sender says of files and the store could not set. This comes after everything was
-    /// put in place and before [`StoreEvent::Committed`], at most once.
+    /// The properties of files that the sender told and the store could not set. This comes after
+    /// everything was put in place and before [`StoreEvent::Committed`], at most once.
     Unset(Vec<Unset>),
     /// Everything is in place and synced.
     Committed,

@@ -15,8 +15,8 @@ pub enum Policy {
     /// The sender is held back: it forgets nothing that a present receiver has not been given.
     ///
     /// A guest is a receiver that is not expected. Without a key, the guests of one host may hold
-    /// the receivers of other hosts back for 5 s at first, and later for a quarter of the time.
-    /// Beyond that they may lose data, and are told how much.
+    /// the receivers of other hosts back for 5 s at first. Later they may do so for a quarter of
+    /// the time. Beyond that they may lose data, and are told how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
@@ -34,7 +34,7 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// The sender's name that receivers are told, cut to 255 bytes. Default: empty, which means
+    /// The sender's name, which receivers are told, cut to 255 bytes. Default: empty, which means
     /// that they are told no name.
     pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
@@ -60,7 +60,7 @@ pub struct AudienceConfig {
     pub report_interval: Duration,
     /// A receiver that has moved by this many positions need not wait for the report interval. With
     /// a fraction of the transmit window here, the sender need not slow down to wait for reports.
-    /// Default 0: there is no such number.
+    /// Default 0: only the report interval counts.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.

@@ -72,8 +72,8 @@ pub enum AudienceEvent {
         /// The receiver's name.
         name: String,
     },
-    /// A receiver reports for the first time that it lost packets for good. It does not count as
-    /// one that has been given everything.
+    /// A receiver reports for the first time that it lost packets for good. From then on it does
+    /// not count as a receiver that has been given everything.
     Lost {
         /// The receiver's number.
         slot: u32,
@@ -143,9 +143,9 @@ impl AudienceEvent {
 pub enum LeaveReason {
     /// The receiver said good-bye.
     Bye,
-    /// Its connection was closed or reset: its process is gone, or cannot be reached. Or the sender
-    /// closed the connection, because another host sent a message on it, or because the receiver
-    /// was silent for long and another receiver of its name came.
+    /// The receiver's connection was closed or reset: its process is gone, or cannot be reached. Or
+    /// the sender closed the connection, for one of two reasons: another host sent a message on it,
+    /// or the receiver was silent for long and another receiver of its name came.
     Closed,
     /// The receiver, or this end, gave up with an error.
     Error {
@@ -169,9 +169,9 @@ pub struct ReceiverStatus<'a> {
     pub contiguous: Option<u64>,
     /// How many positions the receiver is behind the sender's lead; 0 before its first report.
     pub behind: u64,
-    /// The receiver's last report, unchanged; the default before the first.
+    /// The receiver's last report, unchanged; [`Pos::default`] before the first.
     pub pos: Pos,
-    /// The shortest of its recent round trips; `None` before its first.
+    /// The shortest of the receiver's recent round trips; `None` before the first.
     pub round_trip: Option<Duration>,
     /// The receiver has been behind without any progress for a second.
     pub is_stalled: bool,

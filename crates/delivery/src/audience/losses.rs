@@ -1,4 +1,4 @@
-//! Receivers that report messages lost for good, or packets that were never sent.
+//! Receivers that report packets as lost for good, or report packets that were never sent.
 //!
 //! Such a receiver has confirmed nothing, however far its position is. The audience does not wait
 //! for that to change, because what is lost never comes.
@@ -45,7 +45,7 @@ impl Audience {
     /// that were never sent. Tells the owner only of the first loss, and of the first packet that
     /// was never sent.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
-        // Reports come hundreds of times a second, and nearly none of them tells of a loss.
+        // Reports come hundreds of times a second, and nearly none tells of a loss.
         if lost == 0 && !is_astray {
             return;
         }

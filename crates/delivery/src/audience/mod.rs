@@ -2,9 +2,10 @@
 //! the sender back.
 //!
 //! An audience does not know what a packet is. It turns reports of positions into one position,
-//! [`Audience::hold`], below which the sender may forget packets, and applies a [`Policy`] to slow
-//! receivers. *Guests*, receivers that are not expected and have no key, hold the others back only
-//! for a limited time, which is counted for each host and for each IPv6 network.
+//! [`Audience::hold`]: the sender may forget all packets below it. It applies a [`Policy`] to slow
+//! receivers. *Guests* are receivers that are not expected, in a session without a key. They may
+//! hold the others back for a limited time only, which is counted for each host and for each IPv6
+//! network.
 //!
 //! ```text
 //!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
@@ -12,8 +13,8 @@
 //!     '--full, name taken--> Refused, and told
 //! ```
 //!
-//! Invariants: `order` holds exactly the tracked receivers that are waited for, by position; the
-//! position of a receiver that is present never goes back, and is at most one past the sender's
+//! Invariants: `order` holds exactly the tracked receivers that are waited for, by position. The
+//! position of a receiver that is present never goes back. It is at most one past the sender's
 //! lead.
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (POS, WINDOW, NAME) and section 9 (ASK, WINDOW).
@@ -71,8 +72,9 @@ pub struct Audience {
     hosts: HostCounts,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
-    /// `trail` and `phase` are what the source says of its stream besides the lead.
+    /// The first position that can still be repaired, as the source says.
     trail: u64,
+    /// Whether more will follow, as the source says.
     phase: StreamPhase,
     /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
     /// position.
@@ -183,7 +185,7 @@ impl Audience {
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
         let pace = self.steer(now, source.is_rate_limited);
-        // Who limits is judged by the old lead, before `set_stream` takes the new one: a receiver
+        // Who limits is judged by the old lead, before `set_stream` takes the new one. A receiver
         // that has everything up to the old lead cannot have heard of more.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
@@ -200,9 +202,9 @@ impl Audience {
         }
     }
 
-    /// Sets the sender's lead: the last position that was sent. Call it before handling reports: of
-    /// a reported position only the low 32 bits count. They are completed to the position that is
-    /// nearest to the lead. That position is then cut to one past the lead.
+    /// Sets the sender's lead: the last position that was sent. Call it before handling reports,
+    /// which need the lead. Of a reported position only the low 32 bits count. They are completed
+    /// to the position that is nearest to the lead. That position is then cut to one past the lead.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }
@@ -606,7 +608,8 @@ impl Hosts for Audience {
         self.hosts.add(host);
         self.take_seat(hello.name, slot);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
-        // The same receiver is back: it knows that its old connection is dead. Its position stays.
+        // An earlier connection under this name belongs to the same receiver, which knows that this
+        // connection is dead. The receiver keeps its position.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
             let heard_at = now;

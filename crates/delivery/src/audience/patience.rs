@@ -7,9 +7,9 @@
 //! hosts holds others back are entered there.
 //!
 //! ```text
-//!            --the account has come to GUEST_PATIENCE-->
-//!   awaited                                               not awaited: they may lose data
-//!            <--a fifth of that has been given back-----
+//!            --account above GUEST_PATIENCE----------->
+//!   awaited                                             not awaited: they may lose data
+//!            <--account at most 4/5 of GUEST_PATIENCE--
 //! ```
 //!
 //! Invariant: a host without an account has not held others back for long lately. Accounts are few:
@@ -31,7 +31,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     accounts: BTreeMap<Party, Account>,
-    /// The host whose guest held the others back at the last turn, and when that was.
+    /// The host whose guest held the others back at the last turn, and the time of that turn;
+    /// `None` when none did.
     seen: Option<(Instant, IpAddr)>,
     looked_at: Instant,
 }
@@ -45,7 +46,7 @@ struct Account {
 }
 
 impl Patience {
-    /// Notes whose guest holds the others back.
+    /// Notes the host whose guest holds the others back; `None` when none does.
     pub(super) fn observe(&mut self, now: Instant, holder: Option<IpAddr>) {
         if let Some((at, host)) = self.seen {
             let time = now.since(at);
@@ -87,9 +88,9 @@ impl Patience {
 }
 
 impl Audience {
-    /// Returns the host of the receiver for which the source waits, if that receiver is a slow
-    /// guest: one that is more than twice as far behind as the best receiver on another host.
-    /// `None` while the source waits for nobody, or all receivers are on one host.
+    /// Returns the host of the receiver for which the source waits, if this is a slow guest. A
+    /// guest is slow when it is more than twice as far behind as the best receiver on another host.
+    /// `None` also while the source waits for nobody, or all receivers are on one host.
     pub(super) fn holder(&self, source: &SourceState) -> Option<IpAddr> {
         let waits = source.is_held || source.phase != StreamPhase::Open;
         if !waits || self.hosts.len() < 2 {
@@ -104,7 +105,7 @@ impl Audience {
         let host = tracked.peer.ip().to_canonical();
         let is_elsewhere = |link| self.tracked[link].peer.ip().to_canonical() != host;
         // When the `LOOKED_AT_MAX` receivers that are furthest ahead are all on the guest's own
-        // host, the guest counts as slow: it holds back at least these.
+        // host, the search ends, and the guest counts as slow.
         let mut ahead = self.order.iter().rev().take(LOOKED_AT_MAX);
         let best = ahead.find(|(_, link)| is_elsewhere(link));
         let best = best.map_or(end, |&(position, _)| position);
@@ -113,7 +114,7 @@ impl Audience {
     }
 
     /// Stops waiting for guests of hosts that have held the others back for too long. Waits again
-    /// for guests of hosts whose account has shrunk by enough.
+    /// for guests of hosts whose accounts have shrunk by enough.
     pub(super) fn lose_patience(&mut self, now: Instant) {
         if !self.patience.look(now) {
             return;

@@ -1,8 +1,8 @@
 //! Who holds the others back, and for how long: the sender has something to send, and one receiver
 //! makes no room for it.
 //!
-//! In: whether the sender waits, once a turn. Out: for how long the same receiver has held the
-//! sender back at every look.
+//! In: whether the sender waits, once a turn. Out: for how long one receiver has held the sender
+//! back without a break.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Pressure {
     /// The time of the last look; `waited` is how long the sender has waited since.
     looked_at: Option<Instant>,
     waited: Duration,
-    /// The receiver that held the sender back at the last looks, and since when.
+    /// The receiver that held the sender back at the last look, and since when.
     by: Option<(LinkId, Instant)>,
 }
 
@@ -37,8 +37,8 @@ impl Pressure {
         self.observe(now, is_held);
         let waited = std::mem::take(&mut self.waited);
         let since = self.looked_at.replace(now).unwrap_or(now);
-        // This counts only when the sender has waited for most of the time: a window that is full
-        // for moments slows nobody down.
+        // A receiver counts only if the sender has waited for most of the time since the last look:
+        // a window that is full for moments slows nobody down.
         let slow = (waited * 2 > now.since(since)).then(|| holds_back(behind.collect()));
         self.by = slow.flatten().map(|link| match self.by {
             Some((known, at)) if known == link => (link, at),

@@ -1,8 +1,8 @@
 //! The names that have joined, and who gets a place.
 //!
-//! A name stays remembered when its receiver has left. When too many names are remembered, the
-//! audience forgets the one whose receiver left first. It never forgets the name of an expected
-//! receiver. So a host that joins under ever new names keeps nobody out.
+//! A name stays remembered when its receiver has left. When a new name comes and too many are
+//! remembered, the audience forgets the name whose receiver left first. It never forgets the name
+//! of an expected receiver. So a host that joins under ever new names keeps nobody out.
 
 use std::net::IpAddr;
 

@@ -20,8 +20,8 @@ impl Audience {
         (self.trail, self.phase) = (source.trail, source.phase);
     }
 
-    /// Tells a receiver how far the packet stream is. A receiver whose queue is full learns it
-    /// another time.
+    /// Tells a receiver how far the packet stream is. When the receiver's queue is full, nothing is
+    /// sent.
     pub(super) fn tell_window(&mut self, link: LinkId) {
         let Some(lead) = self.lead else {
             return;

@@ -11,7 +11,8 @@ use crate::feedback::RoundTrip;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,
-    /// The next position that the receiver had not been given when it last left; 0 before that.
+    /// The next position that the receiver had not been given when its last connection ended; 0
+    /// before that.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
     /// Packets that it reported as lost for good.
