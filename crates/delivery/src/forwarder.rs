@@ -1,7 +1,7 @@
 //! Control connections through a relay. A receiver opens a connection to the relay, the relay opens
 //! one to the sender of the receiver's session, and the forwarder joins the two.
 //!
-//! The forwarder understands only the receiver's first message, which names the session; it passes
+//! The forwarder understands only the receiver's first message, which names the session. It passes
 //! everything on as bytes. The owner of the forwarder has heard the session's SPMs, and says which
 //! address to dial: a receiver cannot make a relay dial any other host.
 //!

@@ -12,8 +12,8 @@
 //! proof is for one connection of one receiver: it is worthless for any other receiver, and on any
 //! other connection.
 //!
-//! The proof does not show that the bytes are still there. A receiver that has hashed all of them
-//! once can keep the joint witness, and make proofs without the bytes.
+//! The proof does not show that the bytes are still there. A receiver that has once hashed all
+//! bytes can keep the joint witness, and make proofs without the bytes.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1, 6 and 7.
 

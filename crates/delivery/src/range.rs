@@ -53,7 +53,7 @@ impl RangeSet {
     /// Adds a range; `on_new` gets each part that was not in the set, in ascending order.
     ///
     /// # Errors
-    /// When the set is full and the range touches nothing in it; the range was not added.
+    /// When the set is full and the range touches nothing in it. The range is then not added.
     #[inline]
     pub fn insert(
         &mut self,
@@ -115,7 +115,7 @@ impl RangeSet {
     /// Removes a range.
     ///
     /// # Errors
-    /// When the set is full and the removal would split one of its ranges; nothing was removed.
+    /// When the set is full and the removal would split one of its ranges. Nothing is then removed.
     pub fn remove(&mut self, range: Range<u64>) -> Result<(), TooManyRanges> {
         let is_full = self.ranges.len() >= self.ranges_max;
         self.take_out(range, is_full)

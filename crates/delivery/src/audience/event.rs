@@ -53,7 +53,7 @@ pub enum AudienceEvent {
         /// Positions that were sent and that the receiver had not been given; 0 when it had not
         /// reported.
         behind: u64,
-        /// Why it is gone.
+        /// Why the receiver is gone.
         reason: LeaveReason,
     },
     /// A receiver has been behind without any progress for a second.
@@ -102,8 +102,8 @@ pub enum AudienceEvent {
     },
     /// Guests on this receiver's host, or in its IPv6 network, have held the receivers of other
     /// hosts back for too long. A guest is a receiver that nobody expects, in a session without a
-    /// key. This receiver is one, so for some time the sender does not wait for it, and it may lose
-    /// data.
+    /// key. This receiver is a guest, so the sender does not wait for it for some time, and it may
+    /// lose data.
     PassedOver {
         /// The receiver's number.
         slot: u32,

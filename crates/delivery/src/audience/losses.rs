@@ -17,7 +17,7 @@ pub struct Confirmation<'a> {
     /// The receiver has been given everything below the position that was asked about, has lost
     /// nothing, and has reported nothing that was never sent.
     pub is_confirmed: bool,
-    /// Packets that it lost for good.
+    /// How many packets the receiver lost for good.
     pub lost: u64,
     /// The receiver reported packets that were never sent.
     pub is_astray: bool,
@@ -41,9 +41,9 @@ impl Audience {
         })
     }
 
-    /// Takes from a report how many packets the receiver has lost in all, and whether it has some
-    /// that were never sent. Tells the owner only of the first loss, and of the first packet that
-    /// was never sent.
+    /// Takes from a report how many packets the receiver has lost in all, and whether it names
+    /// packets that were never sent. Tells the owner only of the first loss, and of the first
+    /// packet that was never sent.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
         // Reports come hundreds of times a second, and nearly none tells of a loss.
         if lost == 0 && !is_astray {

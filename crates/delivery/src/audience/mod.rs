@@ -87,8 +87,9 @@ pub struct Audience {
     /// The names of receivers that have left and were not expected, in the order in which they
     /// left.
     gone: BTreeMap<u64, String>,
-    /// How many names have joined; `leaves` is how often a receiver that was not expected has left.
+    /// How many names have joined.
     joined: u32,
+    /// How often a receiver that was not expected has left.
     leaves: u64,
     /// How many names that joined have ever reported.
     reported: u32,

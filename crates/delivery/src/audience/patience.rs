@@ -3,8 +3,8 @@
 //! Anybody can be a guest, and under any number of names. So all guests of a host share one account
 //! of the time for which they held back the receivers of other hosts. A quarter of the time that
 //! passes is given back to each account. All hosts of an IPv6 /64 together have one more account,
-//! because a host may have any number of addresses in it. Two thirds of the time that any of these
-//! hosts holds others back are entered there.
+//! because a host may have any number of addresses in such a network. Two thirds of the time that
+//! any of these hosts holds others back are entered there.
 //!
 //! ```text
 //!            --account above GUEST_PATIENCE----------->

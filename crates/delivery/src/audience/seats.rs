@@ -64,7 +64,7 @@ impl Audience {
         }
     }
 
-    /// Enters a receiver that is here.
+    /// Adds a receiver that is present.
     pub(super) fn track(&mut self, link: LinkId, tracked: Tracked) {
         if tracked.is_awaited {
             self.order.insert((tracked.contiguous, link));

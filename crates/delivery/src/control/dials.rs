@@ -5,9 +5,9 @@
 //! group dial a host and port of their choice. So a sender that has not answered is dialled only
 //! within the limits of its host, of its network and of all hosts together. It also needs one of a
 //! bounded number of *seats*. It loses its seat when its port refuses, or when `ANSWER_PATIENCE` is
-//! over. After `ANSWER_EXPECTED`, it may lose its seat to another sender for which none is free. No
-//! host has more than half of the seats, and no network more than three quarters ([`base::share`]),
-//! so that seats are left for others.
+//! over. After `ANSWER_EXPECTED`, it may lose its seat to another sender for which no seat is free.
+//! No host has more than half of the seats, and no network more than three quarters
+//! ([`base::share`]), so that seats are left for others.
 //!
 //! A sender that has admitted this receiver before is not limited here.
 //!

@@ -79,7 +79,7 @@ struct Side {
     at: Option<u64>,
     /// One past the newest number of which a packet came.
     newest: Option<u64>,
-    /// Numbers before this one were counted before the feed last began anew.
+    /// Numbers below this one were counted already when the feed last began anew.
     floor: u64,
     /// What the feed has lost from `next` on, in order.
     losses: VecDeque<Loss>,

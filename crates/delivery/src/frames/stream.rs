@@ -245,8 +245,8 @@ impl Stream {
         Ok(Seat { at, first, is_free })
     }
 
-    /// Judges a piece that, by its position, belongs to a frame that began before this receiver
-    /// joined: its number must agree.
+    /// Judges a piece whose position says that its frame began before this receiver joined. The
+    /// frame's number must agree with that.
     fn before_join(&self, header: &FrameHeader, first: u64) -> PieceVerdict {
         let behind = Edge::behind(header, first, self.drops);
         match self.frames.front().filter(|_| self.edge.is_none()) {

@@ -84,8 +84,8 @@ impl<I: Intake> Transfers<I> {
         self.is_host_admitted(stream, sender);
     }
 
-    /// Returns true when the owner admits senders at this one's host. Otherwise drops the stream,
-    /// before it takes a place that another one needs, and tells the owner's user once.
+    /// Returns true when the owner admits senders at this sender's host. Otherwise drops the
+    /// stream, before it takes a place that another stream needs, and tells the owner once.
     pub(super) fn is_host_admitted(&mut self, stream: u32, sender: Sender) -> bool {
         let Err(text) = self.intake.admit_host(sender.address.ip()) else {
             return true;
@@ -147,8 +147,9 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Says whether a host has a place for one more transfer. The transfer at `asked`, whose sender
-    /// wants the place, does not count, nor does one that gives way to it.
+    /// Says whether a host has a place for one more transfer. The transfer at `asked` does not
+    /// count, because its sender wants the place. A transfer that gives way to it does not count
+    /// either.
     ///
     /// Where senders wait in line, a sender that is asked has its place already, unless it was let
     /// in by [`Place::Claim`]. So it finds a place for what it offers, unless places are lost

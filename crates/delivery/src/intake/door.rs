@@ -16,12 +16,12 @@
 //! continue a transfer that has lost its sender. A sender that is greeted keeps its place until it
 //! has had time to answer.
 //!
-//! A sender that may not be asked at once waits in line, connected, so that senders that come all
-//! at once are not refused. It is told again and again that it waits. If it hears nothing for long,
-//! it dials again. Every network has its turn, and in it every host. When the line is full, the
-//! host or network that has most places loses one to a newcomer that would still have fewer. A
-//! sender that waits costs little more than its connection: it has nothing to say, so no memory is
-//! kept for its messages.
+//! A sender that may not be asked yet waits in line, connected, so that senders that come all at
+//! once are not refused. It is told again and again that it waits. If it hears nothing for long, it
+//! dials again. Every network has its turn, and in it every host. When the line is full, the host
+//! or network that has most places loses one to a newcomer that would still have fewer. A sender
+//! that waits costs little more than its connection: it has nothing to say, so no memory is kept
+//! for its messages.
 //!
 //! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
 //! gone.

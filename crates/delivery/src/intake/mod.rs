@@ -177,8 +177,8 @@ impl<I: Intake> Transfers<I> {
         self.verdicts.pop_front()
     }
 
-    /// Gives all transfers up, and tells the senders why. The receiver takes no further transfer,
-    /// and is over once all of these are.
+    /// Gives all transfers up, and tells the senders why. The receiver takes no further transfer.
+    /// It is over once all its transfers are.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
         self.close_line();

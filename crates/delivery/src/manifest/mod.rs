@@ -479,8 +479,8 @@ impl fmt::Display for ManifestId {
 ///
 /// The line is that of b3sum from version 1.5.5 on. Bytes that are not UTF-8 become U+FFFD. When a
 /// name has a backslash, a line feed or a carriage return, these are escaped, and the line begins
-/// with a backslash. Older versions do not escape carriage returns; for names without one they
-/// print the same.
+/// with a backslash. Older versions do not escape carriage returns. For names without a carriage
+/// return they print the same.
 pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     let path = String::from_utf8_lossy(path);
     if path.contains(['\\', '\n', '\r']) {

@@ -335,9 +335,9 @@ impl RateControl {
         self.limit_to(now, self.config.bytes_per_s_start);
     }
 
-    /// Raises the limit fourfold in the start, once all receivers were heard or had time to report.
-    /// The mark that left at `echo` met no queue. Before it left, the source must have used the
-    /// present limit for long enough to fill a queue.
+    /// Raises the limit fourfold in Start, once all receivers were heard or had time to report. The
+    /// mark that left at `echo` met no queue. Before it left, the source must have used the present
+    /// limit for long enough to fill a queue.
     fn ramp(&mut self, now: Instant, echo: Instant) {
         let is_tried = self
             .limited_since

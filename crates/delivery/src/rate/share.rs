@@ -13,7 +13,7 @@ pub(super) struct Share {
     /// How many positions were missed up to the last report, which came at the time `at`.
     pub(super) missed: u64,
     pub(super) at: Instant,
-    /// Losses reported before this time were of packets that left before the last cut of the
+    /// A loss that is reported before this time is of a packet that left before the last cut of the
     /// window.
     cut_until: Instant,
     round_trip: Duration,

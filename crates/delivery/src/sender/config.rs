@@ -69,7 +69,7 @@ pub struct TransferSenderConfig {
     /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
     /// Names of expected receivers. When there are any, only these are expected, and their number
-    /// counts; others are guests. Default: none, so [`TransferSenderConfig::expected`] says how
+    /// counts. All others are guests. Default: none, so [`TransferSenderConfig::expected`] says how
     /// many are expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done or have

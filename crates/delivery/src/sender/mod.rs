@@ -96,8 +96,8 @@ pub struct TransferSender<C> {
     filling: Filling,
     stage: Stage,
     pass: Pass,
-    /// What receivers may prove to hold, oldest first: empty until all content is hashed; from then
-    /// on, one is added whenever files are withdrawn.
+    /// What receivers may prove to hold, oldest first. Empty until all content is hashed. From then
+    /// on, one holding is added whenever files are withdrawn.
     holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
@@ -152,7 +152,7 @@ enum Stage {
     /// Blocks of the pass go into the packet stream.
     Sending,
     /// All content of the pass was given to the packet stream. The pass goes on when all content is
-    /// hashed: the sender also hashes what no pass sent.
+    /// hashed, so the sender also hashes what no pass sent.
     Hashing,
     /// The packet stream sends the blocks that it was given.
     Draining,
@@ -296,7 +296,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Notes that the first `count` of the blocks that [`TransferSender::next_block`] announced
-    /// were committed to the packet stream; the last of them has position `last_position`.
+    /// were committed to the packet stream. The last of these has the position `last_position`.
     pub fn blocks_committed(
         &mut self,
         now: Instant,

@@ -147,8 +147,8 @@ pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Divi
 pub(super) struct Division {
     pub(super) common: RangeSet,
     pub(super) lone: Vec<RangeSet>,
-    /// How many ranges `lone` had no room for. The receivers that lack them ask for them after
-    /// their next pass.
+    /// How many ranges `lone` had no room for. The receivers that lack these ranges ask for them
+    /// after their next pass.
     pub(super) ranges_omitted: u64,
 }
 
