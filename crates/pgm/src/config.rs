@@ -9,9 +9,9 @@
 //!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
 //! ```
 //!
-//! Text forms: [`base::quantity`] has those of times, sizes, rates and numbers; a rate of `0` means
-//! no limit. A list has commas; an empty text is an empty list. A switch is `true` or `false`.
-//! `auto` stands for a time or a rate that follows measurements.
+//! Text forms: [`base::quantity`] describes those of times, sizes, rates and numbers; the text `0`
+//! of `rate` means no limit. Commas separate the parts of a list; an empty text is an empty list. A
+//! switch is `true` or `false`. `auto` stands for a time or a rate that follows measurements.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 
@@ -552,8 +552,8 @@ fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     ]
 }
 
-/// Returns the rules for parity groups: the code supports the group's size, groups fit the windows,
-/// and a group has at most as many parity packets as members.
+/// Returns the rules for parity groups: the parity code supports the group's size, two groups fit
+/// each window, and the parity packets of a group are at most as many as its members.
 fn fec_rules(c: &Config) -> [Rule; 6] {
     let group = c.fec_group as usize;
     let two_groups = 2 * group * c.mtu;

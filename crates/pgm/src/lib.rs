@@ -57,7 +57,7 @@
 //! }
 //! let (budget, mut heard, mut lost) = (Budget { bytes: 64_000, datagrams: 1 }, Vec::new(), 0);
 //! while heard.len() < 3 {
-//!     // Downstream; the datagrams are SPM, "one" and "two", and "two" is lost on the way.
+//!     // Downstream. The third datagram, which carries "two", is lost on the way.
 //!     while let Some(run) = source.poll_run(now, budget) {
 //!         let tpdu = run.datagrams().next().unwrap().to_vec();
 //!         source.run_done(now, Outcome::Sent { datagrams: 1 });

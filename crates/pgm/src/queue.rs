@@ -105,13 +105,13 @@ impl PacketQueue {
         })
     }
 
-    /// Forgets the packets of the run that left, and those that will never leave.
+    /// Forgets those packets of the run that were sent, and those that can never be sent.
     pub(crate) fn run_done(&mut self, outcome: Outcome) {
         Contract::run_done(self.in_run > 0);
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,
-            // The run's packets are lost. The timer of a request makes it again.
+            // The run's packets are lost. A lost request is made again when its timer ends.
             Outcome::TooBig | Outcome::Failed => self.in_run,
         };
         self.items.drain(..done);
@@ -119,8 +119,8 @@ impl PacketQueue {
         self.compact();
     }
 
-    /// Frees the memory of sent packets when all are sent, or when they take at least half of
-    /// `bytes_max`.
+    /// Frees the memory of packets that have left, when no packet waits or when that memory is at
+    /// least half of `bytes_max`.
     fn compact(&mut self) {
         let Some(first) = self.items.front() else {
             self.memory.clear();

@@ -69,7 +69,7 @@ impl Timer {
 ///
 /// | text | means |
 /// |---|---|
-/// | `auto` | what receivers that report allow; no limit without reports |
+/// | `auto` | the rate that the receivers' reports allow; without reports, no limit for messages |
 /// | `12MB/s`, `1GiB/s`, `12MBps` | bytes a second, with the packets' headers |
 /// | `100M`, `100Mbit/s`, `100Mbps` | bits a second; eight bits are one byte |
 /// | `0` | no limit |
@@ -110,7 +110,7 @@ pub enum LateJoin {
 /// means what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FecForm {
-    /// The flags as RFC 3208 and Towline's receivers have them.
+    /// The flags as RFC 3208 defines them.
     Rfc,
     /// The two flags exchanged, as OpenPGM has them. An OpenPGM receiver that gets the RFC's flags
     /// takes parity on demand for parity that comes unasked, and hands out no data.

@@ -22,18 +22,18 @@
 //!
 //! When receivers behind the element miss a packet, the element repairs it from what it keeps. So
 //! their losses cost the source's network nothing. It acts as a designated local repairer that
-//! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data,
-//! and 4 MiB more; beyond that, NAKs go upstream.
+//! needs no redirection. On each way, the bytes of these repairs are at most the bytes of data that
+//! the element sent there, plus 4 MiB; beyond that, NAKs go upstream.
 //!
 //! Bounds, all from [`ElementSetup`]: sessions, repair state, bytes that wait for each way, and
 //! kept bytes. New packets replace the oldest kept ones. A packet that would exceed another bound
 //! is dropped and counted.
 //!
-//! Deviation: section 7.2 sends NCFs with the source's own address, and section 7.1 takes the path
-//! that SPMs name. A UDP socket cannot send with another host's address. So an element sends
-//! everything from its own address. It takes a regular SPM only when the path in the SPM is the
-//! address that the SPM came from. So a forged SPM cannot direct the NAKs of a network at a third
-//! host.
+//! Deviation: in section 7.2, an element sends NCFs with the source's own address. In section 7.1,
+//! it sends NAKs to the address that SPMs name. A UDP socket cannot send with another host's
+//! address. So this element sends everything from its own address. It takes a regular SPM only when
+//! the path in the SPM is the address that the SPM came from. So a forged SPM cannot direct the
+//! NAKs of a network at a third host.
 //!
 //! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
 //! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.

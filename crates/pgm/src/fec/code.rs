@@ -8,8 +8,8 @@ use super::{
 /// The Reed-Solomon code over groups of k members.
 ///
 /// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others, with a = 2. Rows below k are
-/// members; row k + j is parity j. Through any k points z goes one polynomial of degree below k.
-/// Its value at another point t is
+/// members; row k + j is parity j. The values at any k points z determine one polynomial of degree
+/// below k. Its value at another point t is
 ///
 /// ```text
 /// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (z, q: the k points)

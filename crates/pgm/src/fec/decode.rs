@@ -47,8 +47,8 @@ impl Decoder {
     /// decoder uses one for each lost member and ignores the rest. `is_variable` is true when the
     /// parity packets said OPT_VAR_PKTLEN.
     ///
-    /// **Errors**: [`Irreparable`]. For [`Irreparable::TooFewParities`], wait for more packets
-    /// of the group; after any other error, distrust the parity there is. The decoder cannot check
+    /// **Errors**: [`Irreparable`]. For [`Irreparable::TooFewParities`], wait for more packets of
+    /// the group; after any other error, trust none of its parity packets. The decoder cannot check
     /// whether parity packets are genuine: garbage gives garbage, of lengths within bounds.
     ///
     /// **Panics** (bug): with more members than the group size.

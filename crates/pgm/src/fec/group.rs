@@ -117,7 +117,8 @@ impl Group {
 
     /// Takes a parity packet, and keeps it if the group still needs it. Returns false when the
     /// group is barred, has the packet or enough packets already, or when the code has no such
-    /// packet. Returns false, too, when the packet contradicts others, which bars the group.
+    /// packet. Returns false, too, when the packet contradicts others or is too long; this bars the
+    /// group.
     pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
         let row = code.group_size() + parity.index.min(code.parities_max());
         let is_known = parity.index >= code.parities_max() || self.holds(row);

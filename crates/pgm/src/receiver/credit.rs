@@ -33,8 +33,8 @@ pub(super) struct Credit {
     /// The numbers of packets and bytes that have been counted into `bytes`.
     packets_seen: u64,
     bytes_seen: u64,
-    /// Number of SPMs, confirmations, parity packets, and data packets that were duplicates or
-    /// could not be kept.
+    /// Number of SPMs, POLLs, confirmations, parity packets, and data packets that were duplicates
+    /// or could not be kept.
     other_packets: u64,
     /// True when the sender has answered a request with a confirmation or a repair.
     is_answered: bool,
@@ -61,7 +61,8 @@ impl Credit {
     }
 
     /// Adds what arrived since the last call. `packets` and `bytes` are all data that has come from
-    /// `source` so far; `share_percent` of the bytes count.
+    /// `source` so far. A packet is worth a short NAK, and the bytes are worth `share_percent` of
+    /// them; the larger sum counts.
     pub(super) fn earn(&mut self, source: IpAddr, packets: u64, bytes: u64, share_percent: u32) {
         let packets = packets + self.other_packets;
         let each = (packets - self.packets_seen).saturating_mul(NakBytes::of(source).short);

@@ -83,8 +83,8 @@ pub struct Receiver {
     drops: DropCounters,
     /// A time before which nothing is due.
     wake: Instant,
-    /// The earliest time of the next scan of the sessions, which bounds the work for very many
-    /// sessions.
+    /// The earliest time of the next scan of the sessions. It bounds the work when there are very
+    /// many sessions.
     rested: Instant,
 }
 
@@ -232,12 +232,13 @@ impl Receiver {
     }
 
     /// Notes that the sender of `session` is real: the owner knows that by other means, such as a
-    /// connection. However little the sender has sent, no other session displaces it until its
-    /// session is over, unless its host has more than a quarter of all `peers_max` places. Then it
-    /// goes after those that the owner does not vouch for. An unknown session changes nothing.
+    /// connection. However little this sender has sent, other sessions cannot displace its session
+    /// before that is over. There is one exception. When a host has more than a quarter of all
+    /// `peers_max` places, or a network three quarters, its sessions may be displaced; those that
+    /// the owner vouches for go last. The call does nothing for an unknown session.
     ///
     /// Without this call, a sender counts as real once it has sent a few data packets. A flood of
-    /// forged sessions would displace a sender that has sent no data yet and whose heartbeats have
+    /// forged sessions could displace a sender that has sent no data yet and whose heartbeats have
     /// become rare. The receiver would then join that sender's session in the middle.
     pub fn vouch(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {

@@ -129,7 +129,7 @@ impl Outbox {
         self.queue.poll_run(budget)
     }
 
-    /// Forgets the packets of the run that left, and those that will never leave.
+    /// Forgets those packets of the run that were sent, and those that can never be sent.
     pub(super) fn run_done(&mut self, outcome: Outcome) {
         self.queue.run_done(outcome);
     }

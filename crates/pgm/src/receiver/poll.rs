@@ -1,8 +1,8 @@
 //! Polls of one sender, by which it counts its receivers, and this receiver's replies.
 //!
 //! The module makes no packets and decides nothing about the sender. In: POLLs of a sender that the
-//! receiver follows, time. Out: when to reply, and with what. A poll costs its sender one packet
-//! and brings at most one shorter one from each receiver.
+//! receiver follows, time. Out: when to reply, and with what. A poll costs its sender one packet,
+//! and brings at most one shorter packet from each receiver.
 //!
 //! ```text
 //!            random bits match                  due: POLR

@@ -15,7 +15,8 @@ use crate::ip_udp_header_bytes;
 /// last event the number may name another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
-    /// A message that had to wait: for earlier messages, for its other pieces, or for `Found`.
+    /// A message that had to wait (for earlier messages, for its other pieces, or for `Found`), or
+    /// that parity recovered.
     Message {
         /// The session that the message belongs to.
         session: u32,

@@ -1,4 +1,4 @@
-//! The check of each packet that arrives; then its options are read, and it goes to its session.
+//! Sorts the packets that arrive: checks each, reads its options, and gives it to its session.
 //!
 //! In: one packet. Out: a verdict, or the reason why the packet is dropped. `peer` decides what a
 //! session makes of its packet; the parent module decides which sessions there are.
@@ -306,8 +306,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns true for a NAK or NCF about parity: it names how many packets of a group, not which.
-    /// Counts it in that case.
+    /// Returns true for a NAK or NCF about parity, and then counts it. Such a packet says how many
+    /// packets of a group are missing, not which.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);
@@ -363,7 +363,7 @@ impl Receiver {
 }
 
 /// The most senders of one TSI for which another receiver's request counts. Further senders are
-/// forged; a request that is ignored costs only one more request, by this receiver.
+/// most likely forged. To ignore a request costs only one more request, by this receiver.
 const SHARING_MAX: usize = 4;
 
 /// What the options of an NCF say.

@@ -17,9 +17,10 @@
 //! ```
 //!
 //! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters:
-//! with more than that, it is greedy. Shares count only when the table is full. Of a greedy host,
-//! what was found last goes first: packets with forged addresses can make a host greedy, and its
-//! own sessions are mostly there before them.
+//! with more than that, it is greedy. Shares count only when the table is full. Of a greedy host's
+//! sessions, the one that was found last goes first: packets with forged addresses can make a host
+//! greedy, and its own sessions were mostly found before. Sessions that the owner vouches for go
+//! after all others.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot; `places` has the number of senders of each
@@ -180,7 +181,8 @@ impl PeerTable {
         if remembered.is_some() || is_nobody_greedy {
             return remembered;
         }
-        // Within a network that has its share, only a host with more than its own gives up a place.
+        // Within a network that has its share, only a host with more than its own share gives up a
+        // place.
         let is_greedy = |peer: &Peer| {
             let mut parties = Party::all_of(peer.source);
             parties.any(|party| {
@@ -262,7 +264,7 @@ impl PeerTable {
         self.slots.len() as u32
     }
 
-    /// Returns the most places that are the share of a host or a network.
+    /// Returns the share of a host or a network, in places.
     fn share_max(&self, party: Party) -> usize {
         let own_max = self.peers_max.div_ceil(HOST_PART);
         match party {
@@ -271,7 +273,7 @@ impl PeerTable {
         }
     }
 
-    /// Says whether a host at `address` has less than its share.
+    /// Returns whether a host at `address`, or else its network, has its share.
     fn share_of(&self, address: IpAddr) -> Share {
         let own = self.places_of(Party::host(address));
         let near = Party::network(address).map_or(own, |network| self.places_of(network));
@@ -312,8 +314,9 @@ impl PeerTable {
     }
 }
 
-/// Judgement: a quarter of the places is the share of one host: more senders than most hosts have.
-/// Were it less, who sends with many forged addresses could displace more sessions of a real host.
+/// Judgement: one host's share is a quarter of the places, more than most hosts need. If the share
+/// were smaller, an attacker with many forged addresses could displace more sessions of a real
+/// host.
 const HOST_PART: usize = 4;
 
 /// The most sessions that are looked at in search of an unproven one to evict.

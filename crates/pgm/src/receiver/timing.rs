@@ -47,7 +47,7 @@ pub(super) struct Timing {
     pub(super) data_tries_max: u16,
     /// The shortest time before a position is given up.
     pub(super) repair_time_max: Duration,
-    /// Pause between two scans of all gaps, which bounds the work for very many gaps.
+    /// The pause between two scans of all gaps. It bounds the work when there are very many gaps.
     pub(super) scan_interval: Duration,
     /// The timers that the configuration sets and that do not follow measurements.
     set: TimersSet,

@@ -135,8 +135,8 @@ impl Window {
         self.confirmed = self.confirmed.max(position + 1);
     }
 
-    /// Does what [`Window::take`] does, for the first unknown position, which may be handed out at
-    /// once.
+    /// Does what [`Window::take`] does for the first unknown position. With `is_handed_out`, that
+    /// position is handed out at once.
     #[inline]
     pub(super) fn take_next(&mut self, is_handed_out: bool) {
         self.next += 1;
@@ -261,8 +261,8 @@ impl Window {
     }
 
     /// Ends the window at `end`, where the sender says that its data ends. Positions from `end` on
-    /// that were only announced do not exist. Returns false, and changes nothing, when they are
-    /// known to exist.
+    /// that were only announced do not exist. Returns false, and changes nothing, when such
+    /// positions are known to exist.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {

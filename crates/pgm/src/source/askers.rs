@@ -1,11 +1,11 @@
 //! Who asks a source for repairs, and which service each of them has.
 //!
 //! - A host that has the key of the session has full service: only the limits of all repairs hold.
-//! - A host that reports, in a session without a key, has full service up to as many bytes as the
-//!   data has (`reporters`), then a part of the rate of strangers. It keeps that however often it
-//!   asks for a packet: it may have no room for what it asks for, and its sender waits for it.
-//! - A host that does not report, a stranger, has a part of that rate, and each packet a few times
-//!   (`strangers`).
+//! - A host that reports, in a session without a key, has full service up to a bound that grows
+//!   with the data (`reporters`). Beyond the bound, it has a part of the rate of strangers, however
+//!   often it asks for a packet: it may have no room for the repairs, and the sender waits for it.
+//! - A host that does not report, a stranger, has a part of that rate too, and a bound for each
+//!   packet (`strangers`).
 
 use std::net::SocketAddr;
 
@@ -29,19 +29,20 @@ pub(super) struct Asker {
 pub(super) enum Standing {
     /// That it has the key.
     Key,
-    /// By a control connection, that its address is its own.
+    /// That its address is its own: it has a control connection.
     Address,
     Nothing,
 }
 
-/// How a host is served that asks for repairs.
+/// How a host that asks for repairs is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     /// Only the limits of all repairs hold.
     Full,
     /// It has a part of the rate that strangers have.
     Rate,
-    /// The same, and each packet is repaired a few times.
+    /// As for `Rate`. After a few repairs of a packet, further ones stay within the bytes of the
+    /// NAKs.
     Few,
 }
 
@@ -60,14 +61,15 @@ impl Askers {
         }
     }
 
-    /// Notes that new data has left: so many bytes, and so many with IP and UDP headers.
+    /// Notes that new data has left: `bytes` bytes, or `on_wire` bytes with IP and UDP headers.
     #[inline]
     pub(super) fn data_sent(&mut self, now: Instant, bytes: usize, on_wire: usize) {
         self.reporters.data_sent(bytes);
         self.strangers.data_sent(now, on_wire);
     }
 
-    /// Notes that a NAK came that has so many bytes with IP and UDP headers.
+    /// Notes that a NAK came, of `on_wire` bytes with IP and UDP headers. It counts only for a
+    /// stranger.
     pub(super) fn asked(&mut self, now: Instant, from: Asker, on_wire: usize) {
         if from.standing == Standing::Nothing {
             self.strangers.asked(now, from.address.ip(), on_wire);
@@ -105,10 +107,10 @@ impl Askers {
         self.strangers.grant(now, host, on_wire, repairs)
     }
 
-    /// Returns how many of `more` parity packets of a group of `size` packets may be granted at
-    /// once, when strangers were granted `granted` before. Also returns the number of repairs that
-    /// stands for them in [`Askers::grant`]. As many parity packets are free as there would be
-    /// repairs of the group's packets; beyond that, they are granted one by one.
+    /// Returns how many of `more` parity packets of a group may be granted to a stranger at once,
+    /// and the number of repairs to hand to [`Askers::grant`] with them. For a group of `size`
+    /// packets, [`REPAIRS_MAX`] times `size` parity packets are free; strangers have had `granted`
+    /// so far. Beyond that, parity packets are granted one by one.
     pub(super) fn parity_part(granted: u32, more: u32, size: u32) -> (u32, u32) {
         match size.saturating_mul(REPAIRS_MAX).saturating_sub(granted) {
             0 => (more.min(1), REPAIRS_MAX),

@@ -122,8 +122,8 @@ impl TransmitLog {
         position
     }
 
-    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room for that:
-    /// `place` found more bytes than the packet took.
+    /// Makes the newest packet `len` bytes longer. The packet is unsent, and `place` found room for
+    /// more bytes than the packet has.
     #[inline]
     pub(super) fn grow(&mut self, len: usize) {
         debug_assert!(self.unsent < self.lead, "what was sent does not change");
@@ -140,7 +140,7 @@ impl TransmitLog {
         self.head
     }
 
-    /// Returns the checkpoint from which [`TransmitLog::rollback`] takes back all later pushes.
+    /// Returns a checkpoint: [`TransmitLog::rollback`] takes back every push after it.
     pub(super) const fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             head: self.head,

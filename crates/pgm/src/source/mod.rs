@@ -17,9 +17,10 @@
 //!   |  sent, can be repaired  |  waits  |    lead is one past the newest packet
 //! ```
 //!
-//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM and POLL, then repairs within their share,
-//! in turns for the receivers that ask, then new data. The rate limit counts everything with IP and
-//! UDP headers; it is never exceeded by more than one burst and the configured catch-up.
+//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM and POLL, then the parity of complete
+//! groups. Repairs follow, within their share and in turns for the receivers that ask, then new
+//! data. The rate limit counts everything with IP and UDP headers; it is never exceeded by more
+//! than one burst and the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA at most once, in order, and from then on only as RDATA;
@@ -131,7 +132,7 @@ struct Pacers {
 struct Reports {
     /// The position from which the window keeps every packet.
     hold: u64,
-    /// True while new data waits, because the receivers that it is for have still to join.
+    /// True while new data waits for receivers that have not joined yet.
     is_waiting: bool,
     /// The window's oldest position when the full window last refused data.
     refused_at: u64,
@@ -145,7 +146,7 @@ struct Outgoing {
     pending: Pending,
     /// True when the network had no room for the last run.
     is_blocked: bool,
-    /// The bytes of an SPM or a confirmation.
+    /// The bytes of an SPM, a POLL or a confirmation.
     control: Vec<u8>,
     ranges: Vec<Range<usize>>,
     /// The positions of the repairs in the run.
@@ -277,8 +278,8 @@ impl Source {
 
     /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
     /// follow it, unless the configuration sets them: a NAK that was under way when the repair left
-    /// arrives within one round trip. The elimination interval stays at or below 50 ms, and at or
-    /// below a fixed `nak_rdata_interval`.
+    /// arrives within one round trip. An elimination interval that follows the round trip stays at
+    /// or below 50 ms, and at or below a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
         self.reports.elimination = elimination(&self.config, measured);
@@ -295,8 +296,8 @@ impl Source {
         };
     }
 
-    /// Makes new data wait in the window while `is_waiting` is true, because the receivers that it
-    /// is for have still to join.
+    /// Makes new data wait in the window while `is_waiting` is true: some of the receivers that it
+    /// is meant for have not joined yet.
     pub const fn set_waiting(&mut self, is_waiting: bool) {
         self.reports.is_waiting = is_waiting;
     }
@@ -371,16 +372,16 @@ impl Source {
         self.advance_closing(now);
     }
 
-    /// Shortens what is left of `linger` once everything was sent after [`Source::close`]: the
-    /// owner knows that no receiver is left to ask for repairs.
+    /// Makes a closed source fall silent no later than `linger` after `now`: the owner knows that
+    /// no receiver is left to ask for repairs. Does nothing while data is unsent.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
         if let Closing::Finished { until } = &mut self.closing {
             *until = (*until).min(now + linger);
         }
     }
 
-    /// Lengthens what is left of `linger` after [`Source::close`] to `until`: the owner knows that
-    /// a receiver still lacks something.
+    /// Keeps a closed source from falling silent before `until`: the owner knows that a receiver
+    /// still lacks something. Does nothing before [`Source::close`], or when the source is over.
     pub fn extend_linger(&mut self, until: Instant) {
         if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
             &mut self.closing
@@ -467,7 +468,7 @@ impl Source {
         matches!(self.closing, Closing::Over)
     }
 
-    /// Returns whether more data will follow, which SPMs announce, too.
+    /// Returns whether more data will follow. SPMs announce this, too.
     #[must_use]
     pub const fn phase(&self) -> StreamPhase {
         match (&self.reset, &self.closing) {
@@ -677,7 +678,7 @@ fn elimination(config: &Config, measured: Duration) -> Duration {
 
 /// Length of an IPv6 SPM with every option, but without tag and partner, in bytes, rounded up.
 const SPM_BYTES: usize = 136;
-/// Capacity of the buffer in which SPMs and NCFs are built, in bytes.
+/// Capacity of the buffer in which SPMs, POLLs and NCFs are built, in bytes.
 const CONTROL_BYTES: usize = 512;
 /// The most repairs in one run, and the most pieces that the source gives to one send call.
 const IOVECS_MAX: usize = 128;
@@ -685,14 +686,14 @@ const IOVECS_MAX: usize = 128;
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// Elimination intervals that follow the round trip. `ELIMINATION_START` holds while the round trip
-/// is unknown: the back-off of a whole group on a LAN. Then the interval is the round trip and
-/// `ELIMINATION_SLACK`, for hosts that answer late.
+/// The elimination interval while the round trip is unknown: the back-off of a whole group on a
+/// LAN. Once the round trip is known, the interval is the round trip plus `ELIMINATION_SLACK`, for
+/// hosts that answer late.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-/// Judgement: the longest time by which one receiver's long round trip can delay another receiver's
-/// lost repair. On paths with a longer round trip, the source may send one repair too many.
+/// Judgement: when a repair is lost, another receiver's long round trip delays the next one by at
+/// most this time. On paths with a longer round trip, the source may send one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most a sixteenth of a limited rate.
 const SPM_PART: u64 = 16;

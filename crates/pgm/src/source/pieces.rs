@@ -17,8 +17,8 @@ impl Source {
     ///
     /// [`Full::TooLong`] when a payload does not fit a packet; `max` is then the longest payload.
     /// [`Full::TooLong`], too, when all payloads together exceed the whole backlog; `max` is then
-    /// the backlog in bytes, headers included. With `pack` always [`Full::TooLong`], because
-    /// packets then hold rows.
+    /// the backlog in bytes, headers included. With `pack` always [`Full::TooLong`], because each
+    /// packet is then a row of messages.
     pub fn offer_pieces(
         &mut self,
         len: usize,

@@ -245,8 +245,8 @@ impl Polling {
     }
 
     /// Notes how many receivers the replies of this round stand for. A round that measures round
-    /// trips counts only when it asks every receiver and more of them reply than were counted
-    /// before: replies may be lost, and a smaller sample tells less.
+    /// trips changes the number only if it asks every receiver, and if more of them reply than were
+    /// counted before. Replies may be lost, and a smaller sample tells less.
     fn count(&mut self, kind: Kind) {
         let is_complete = self.bits == 0 && self.heard.len() < REPLIES_MAX;
         let found = (self.heard.len() as u64) << self.bits;
@@ -268,7 +268,7 @@ impl Source {
     /// [`Source::census`] has the result. Receivers that cannot read polls (OpenPGM, ZeroMQ) are
     /// not counted.
     ///
-    /// **Cost**: up to six packets to the group, and up to a few hundred replies.
+    /// **Cost**: up to seven packets to the group, and usually at most a few hundred replies.
     /// **Spec**: RFC 3208 section 14.4.
     pub fn count_receivers(&mut self, now: Instant) {
         self.tell_time(now);

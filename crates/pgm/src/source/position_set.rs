@@ -108,15 +108,16 @@ impl PositionSet {
         None
     }
 
-    /// Returns the first position of the next word that is not empty, from the word that begins at
-    /// `at` on; or where the next word of the summary begins, when this one shows none.
+    /// Returns where the first word that is not empty begins, from the word that begins at `at` on.
+    /// Looks at one word of the summary: if it shows none, returns the first position of the next
+    /// word of the summary.
     fn skip_empty_words(&self, at: u64) -> u64 {
         let (word, _) = self.locate(at);
         let rest = self.summary[word / 64] >> (word % 64);
         if rest != 0 {
             return at + 64 * u64::from(rest.trailing_zeros());
         }
-        // A set of fewer than 4096 positions uses a part of its only summary word.
+        // With a capacity below 4096, the set uses only a part of its single summary word.
         let last = self.mask.min(4095);
         (at | last) + 1
     }

@@ -1,24 +1,24 @@
 //! How much a source repairs for each host that reports, in a session without a key.
 //!
-//! A host that reports has opened a control connection from its address: anybody can. So each such
-//! host may have as many bytes repaired as the source has sent of new data, and [`FREE_BYTES`]
-//! beside; all addresses of a network (an IPv6 /64) together [`NETWORK_FACTOR`] times as many.
-//! Beyond that, a host shares the rate of those that do not report (`strangers.rs`). The module
-//! does not know packets or queues. In: bytes of new data, and what each host has repaired. Out:
-//! whether a host has full service.
+//! A host that reports has opened a control connection from its address, and anybody can do that.
+//! So each such host has a bound: the bytes repaired for it are at most the bytes of new data that
+//! the source has sent, plus [`FREE_BYTES`]. All addresses of a network (an IPv6 /64) together have
+//! [`NETWORK_FACTOR`] times that bound. Beyond it, a host shares the rate of the hosts that do not
+//! report (`strangers.rs`). The module does not know packets or queues. In: bytes of new data, and
+//! bytes repaired for each host. Out: whether a host has full service.
 //!
 //! ```text
 //!   new data -----------|==== window ====|   what may be repaired grows with the data
 //!   host's meter        ^ at least here  ^ no further than this with full service
 //! ```
 //!
-//! A receiver that loses less than half of all packets, repairs among them, stays below its bound;
-//! one that has no room for what it asks for may not. What it did not use is kept for it, up to one
-//! window: it may have lost a whole window at once. The bytes beside the data are for sessions with
-//! few of them, in which one packet is lost several times.
+//! A receiver that loses less than half of all packets, repairs included, stays below its bound. A
+//! receiver that has no room for the repairs may reach it. An unused part of the bound, up to one
+//! window, stays available: a receiver may lose a whole window at once. [`FREE_BYTES`] are for
+//! sessions with little data, in which one packet may be lost several times.
 //!
-//! Invariant: over any time, the bytes repaired with full service for one host are at most those of
-//! the new data in that time, one window, [`FREE_BYTES`] and one packet.
+//! Invariant: over any time, the bytes repaired with full service for one host are at most the sum
+//! of the new data in that time, one window, [`FREE_BYTES`] and one packet.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -26,15 +26,15 @@ use base::Party;
 
 /// The bytes that each reporting host has had repaired lately.
 ///
-/// **Cost**: an entry for each host and network that had something repaired within about the last
-/// window of data, at most [`PARTIES_MAX`].
+/// **Cost**: an entry for each host and network that had something repaired, at most
+/// [`PARTIES_MAX`] of them.
 #[derive(Debug)]
 pub(super) struct Reporters {
-    /// Bytes of new data so far, without IP and UDP headers, as all bytes here.
+    /// Bytes of new data so far. All bytes in this module are without IP and UDP headers.
     data: u64,
     window: u64,
-    /// For each host and network, how far its meter is. It never falls behind what its bound was
-    /// one window ago; who is exactly there has no entry.
+    /// The meter of each host and network, in bytes. A meter is never below the bound of one window
+    /// ago; a host or network without an entry is exactly there.
     meters: BTreeMap<Party, u64>,
 }
 
@@ -53,7 +53,8 @@ impl Reporters {
         self.data = self.data.saturating_add(bytes as u64);
     }
 
-    /// Returns true when this host has full service: it has had less than its part repaired.
+    /// Returns true when this host has full service: the host and its network are below their
+    /// bounds.
     pub(super) fn has_full_service(&self, host: IpAddr) -> bool {
         Party::all_of(host).all(|party| self.meter(party) < bound(party, self.data + FREE_BYTES))
     }
@@ -79,8 +80,8 @@ impl Reporters {
         bound(party, self.data.saturating_sub(self.window))
     }
 
-    /// Forgets hosts that have everything left that they may have; without one, the host that used
-    /// least of it.
+    /// If the table is full, forgets each host and network that has used nothing of its bound. If
+    /// all have used some, forgets the one that used least.
     fn make_room(&mut self) {
         if self.meters.len() < PARTIES_MAX {
             return;
@@ -109,12 +110,12 @@ const fn bound(party: Party, data: u64) -> u64 {
     }
 }
 
-/// Judgement: a second of what strangers may have in an idle session.
+/// Judgement: about what strangers may get in one second of an idle session.
 const FREE_BYTES: u64 = 1_000_000;
 /// Judgement: of a thousand receivers of one LAN that each lose a tenth, some lack a packet after
 /// one repair, and few after three: the source then sends each packet three to four times.
 const NETWORK_FACTOR: u64 = 4;
-/// Judgement: a host and its network for each of as many receivers as report to one sender.
+/// Judgement: for each of 4096 receivers that report, one host and one network.
 const PARTIES_MAX: usize = 2 * 4096;
 
 #[cfg(test)]

@@ -162,8 +162,9 @@ impl SpmSchedule {
 
 /// Number of SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
-/// Bounds of the first heartbeat, which follows the round trip: the shortest time that a timer of a
-/// busy host can keep, and the longest, which is also used while the round trip is unknown.
+/// Bounds of the first heartbeat, which follows the round trip. The lower bound is the shortest
+/// time that a timer of a busy host can keep. The upper bound also holds while the round trip is
+/// unknown.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
 /// The shortest time from an SPM to the answer to an SPMR, whatever the round trip: any host can

@@ -1,17 +1,17 @@
 //! How much a source repairs for hosts that do not report, here called strangers.
 //!
-//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. So three bounds hold
-//! for what the source repairs for strangers. Hosts that report and have had their part
-//! (`reporters.rs`) share the rate with them, and the other two bounds do not hold for them.
+//! Anybody who heard one SPM can send NAKs, and each NAK can ask for 63 packets. So three bounds
+//! hold for the repairs for strangers. A host that reports and has reached its own bound
+//! (`reporters.rs`) shares the rate of strangers; the other two bounds do not hold for this host.
 //!
-//! - the rate: a share of the bytes of new data, at least a fixed rate (the floor), and at once
-//!   never more than one second of both;
-//! - the number of repairs: each packet is repaired for strangers at most [`REPAIRS_MAX`] times, at
-//!   ever longer intervals ([`elimination_of`]); so all strangers together draw at most so many
-//!   times the data, however often they ask and however slowly;
-//! - beyond that number, the bytes that a stranger asks with: it gets at most [`ASKED_FACTOR`]
-//!   times as many. With the confirmation, which is as long as the NAK, a NAK brings at most three
-//!   times its bytes.
+//! - the rate: a share of the bytes of new data, plus a fixed rate (the floor); at once, never more
+//!   than one second of both;
+//! - the number of repairs: each packet is repaired for strangers up to [`REPAIRS_MAX`] times, at
+//!   ever longer intervals ([`elimination_of`]). So all strangers together draw at most that many
+//!   times the data, however often or slowly they ask;
+//! - beyond that number, the length of NAKs: a stranger gets at most [`ASKED_FACTOR`] times the
+//!   bytes of its NAKs in repairs. With the confirmation, which is as long as the NAK, a NAK brings
+//!   at most three times its bytes.
 //!
 //! Repairs go to the group, whoever asks, so no stranger can direct them at a victim. The module
 //! does not know packets or queues. In: bytes of new data, and what each stranger asks for. Out:
@@ -26,9 +26,9 @@
 //!
 //! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too, and never report. A NAK of 64 bytes for
 //! a packet of 1400 bytes is 22-fold, so the third bound alone would starve them. They get what
-//! they need while they lose less than the share; beyond it they ask again, and are served at the
-//! share's rate. A packet reaches a receiver that loses a tenth of everything with one of its eight
-//! repairs, but for one packet in 10^8.
+//! they need while they lose less than the share. When they lose more, they ask again, and are
+//! served at the share's rate. A receiver that loses a tenth of everything gets each packet by one
+//! of its eight repairs, except for one packet in 10^8.
 //!
 //! Invariant: over any interval, the bytes granted are at most this sum: the share of the new data
 //! in the interval and in about the second before it; the floor for the same time; one packet.
@@ -40,14 +40,14 @@ use base::Instant;
 use super::Duration;
 use crate::Config;
 
-/// The bytes that strangers may have repaired.
+/// The account of the bytes that the source repairs for strangers.
 ///
 /// **Cost**: fixed size; a request costs one look at each of [`HOSTS`] entries.
 #[derive(Debug)]
 pub(super) struct Strangers {
     share_percent: u64,
     bytes_per_s_min: u64,
-    /// The most that a host saves up of what it earns by asking: a packet and what a NAK earns.
+    /// The most bytes that a host can save up by asking: a packet, plus what the longest NAK earns.
     earned_max: u64,
     /// New data, with headers.
     data: Recent,
@@ -64,7 +64,7 @@ struct Host {
     /// When it last asked.
     asked_at: Instant,
     granted: Recent,
-    /// Bytes that it may have repaired because of the bytes that it asked with.
+    /// Bytes of repairs that the host has earned with the bytes of its NAKs, and not used.
     earned: u64,
 }
 
@@ -124,8 +124,8 @@ impl Strangers {
         true
     }
 
-    /// Returns the bytes a second that strangers may have repaired. It is also the most bytes that
-    /// they may have repaired at once.
+    /// Returns the bytes of repairs that strangers may get in a second. They may get as many at
+    /// once.
     fn rate(&self, now: Instant) -> u64 {
         let share = self.share_of(self.data.per_s(now));
         share.saturating_add(self.bytes_per_s_min)
@@ -136,8 +136,9 @@ impl Strangers {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Returns the index of this host's entry. A new host takes an empty entry, or that of the host
-    /// that was granted least; among those, of the one that has not asked for longest.
+    /// Returns the index of this host's entry. A new host takes an empty entry. If none is empty,
+    /// it takes the entry of the host that was granted least lately. Of several such hosts, it
+    /// takes the entry of the host that has been silent longest.
     fn entry_of(&mut self, now: Instant, host: IpAddr) -> usize {
         let own = |entry: &Host| entry.address == Some(host);
         let worth = |entry: &Host| {
@@ -157,8 +158,8 @@ impl Strangers {
         index
     }
 
-    /// Returns true when the host has had no more than an equal part of what all strangers may
-    /// have.
+    /// Returns true when the host was granted at most one part of the rate. There is one part for
+    /// each host that was granted something lately, and one more.
     fn is_within_part(&self, now: Instant, index: usize, rate: u64) -> bool {
         let granted = |entry: &Host| entry.granted.per_s(now);
         let others = self.hosts.iter().filter(|entry| granted(entry) > 0).count() as u64;
@@ -206,9 +207,9 @@ const fn step_of(now: Instant) -> u64 {
     now.as_nanos() / (SECOND.as_nanos() as u64 / 8)
 }
 
-/// Returns how long the source waits before it repairs a packet for strangers again: the
-/// elimination interval, four times as long with each repair of the packet for strangers after the
-/// first, up to [`ELIMINATION_MAX`].
+/// Returns how long the source waits before it repairs a packet for strangers again. After the
+/// first repair, this is the elimination interval. Each further repair makes the time four times as
+/// long, up to [`ELIMINATION_MAX`], or up to the elimination interval if that is longer.
 pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
     let steps = repairs.saturating_sub(1).min(REPAIRS_MAX);
     let longer = elimination.saturating_mul(4_u32.pow(steps));
@@ -218,7 +219,7 @@ pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
 /// Judgement: with intervals from 4 ms on, a packet's eight repairs for strangers span 3.3 seconds.
 /// A receiver that hears nothing for that long loses data only if somebody asks for everything all
 /// the time. On a path with a round trip of half a second, receivers that ask before they hear the
-/// first repair use up five.
+/// first repair use up five repairs.
 pub(super) const REPAIRS_MAX: u32 = 8;
 /// A NAK brings a confirmation of its own length, and twice its bytes in repairs: three times.
 const ASKED_FACTOR: u64 = 2;

@@ -363,8 +363,8 @@ impl Source {
         usize::try_from(end.saturating_sub(self.log.unsent())).unwrap_or(usize::MAX)
     }
 
-    /// Returns true while the oldest packet of the window, which was sent and which reporting
-    /// receivers lack, is in the way of data that was refused.
+    /// Returns true while the oldest packet of the window is in the way of data that was refused:
+    /// the packet was sent, but receivers that report still lack it.
     pub(super) const fn is_full(&self) -> bool {
         let trail = self.log.trail();
         let is_lacked = self.reports.hold <= trail && trail < self.log.unsent();
@@ -381,7 +381,7 @@ impl Source {
         limit.datagrams.min(burst)
     }
 
-    /// Counts against the rate limit what has left: TPDUs with their IP and UDP headers.
+    /// Counts sent TPDUs, with their IP and UDP headers, against the rate limit.
     #[inline]
     pub(super) fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
         let on_wire = bytes + datagrams * self.limits.datagram_overhead;
@@ -428,6 +428,6 @@ impl Pending {
     }
 }
 
-/// The most confirmations in one run: the burst that the NCF limit allows.
+/// The most confirmations in one run.
 const NCF_RUN_MAX: usize = 16;
 const NS_PER_S: u64 = 1_000_000_000;

@@ -43,8 +43,8 @@ impl Source {
     }
 
     /// Takes one packet from a host that has shown its address by a control connection. Without a
-    /// key, when the host has had as many bytes repaired as the source has sent of new data, it
-    /// shares the rate of strangers ([`Source::handle`]).
+    /// key, the repairs for this host have a bound that grows with the new data. Beyond the bound,
+    /// the host shares the rate of strangers ([`Source::handle`]).
     ///
     /// **Cost**: as for [`Source::handle`], and a few look-ups in a map of all such hosts for each
     /// packet that is asked for.
@@ -208,8 +208,8 @@ impl Source {
         }
     }
 
-    /// Queues a repair, unless it is queued already, was sent just now, cannot be made, or is for a
-    /// stranger and strangers have had what they may have.
+    /// Queues a repair, unless it is queued already, was sent just now or cannot be made. A host
+    /// without full service gets it only within the limits of strangers.
     fn ask_repair(&mut self, now: Instant, from: Asker, position: u64) -> Reply {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
@@ -247,8 +247,8 @@ impl Source {
         Reply::Queued
     }
 
-    /// Returns how this host is served, which asks for one thing, and counts it when the host has
-    /// had its part.
+    /// Returns how this host is served. Counts the request when the host reports but has reached
+    /// its bound.
     pub(super) fn service_of(&mut self, from: Asker) -> Service {
         let service = self.askers.service_of(from);
         self.counters.nak_overdrawn += u64::from(service == Service::Rate);
@@ -272,8 +272,8 @@ impl Source {
         now.since(at) < elimination
     }
 
-    /// Queues the NCF for the receivers: a copy of the NAK with its list. In a storm of NAKs, the
-    /// source confirms only NAKs with new requests.
+    /// Queues the NCF for the receivers: a copy of the NAK, with the numbers `sqns`. In a storm of
+    /// NAKs, the source confirms only NAKs with new requests.
     fn confirm(&mut self, nak: Nak, flags: Flags, sqns: &[Sqn], is_news: bool) {
         if self.ncfs.is_storm() && !is_news {
             self.counters.ncf_suppressed += 1;

@@ -1,8 +1,8 @@
 //! The ways of data into the transmit log: copied, written in place, or in bursts.
 //!
-//! The module does not send. A committed record is complete, header and checksum included; a row is
-//! complete once it is closed. By the time the record leaves, the trail in its header may be too
-//! low, which is harmless; it is never too high.
+//! The module does not send. A committed record is complete, header and checksum included; a row
+//! (several messages in one packet) is complete once it is closed. By the time the record leaves,
+//! the trail in its header may be too low, which is harmless; it is never too high.
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
 

@@ -144,7 +144,7 @@ impl Peer {
         }
     }
 
-    /// Uses the packet at once, in sequence mode, if it is the next to give out; else holds it.
+    /// In sequence mode, uses the packet at once if it is the next to give out; else holds it.
     ///
     /// A whole message that is next takes no room in the store: a full store would otherwise wait
     /// for the packet that empties it. The message does take room when skipped positions must be
@@ -224,8 +224,8 @@ impl Peer {
         }
     }
 
-    /// Uses the packet at once, in arrival mode, unless the owner has not been told of the session
-    /// yet.
+    /// In arrival mode, uses the packet at once if the owner has been told of the session; else
+    /// holds it.
     ///
     /// Deviation from RFC 3208 section 6.1: in this mode the receiver does not put fragmented
     /// messages together. It refuses them and reports them as lost, so that it never gives out half

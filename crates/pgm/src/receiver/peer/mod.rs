@@ -130,8 +130,8 @@ struct Due {
     /// True when the piece that is due found no room and waits for [`Peer::try_again`]. Until then
     /// the session asks for nothing, because it could not keep what comes.
     is_short: bool,
-    /// True until something is given out or lost: pieces of a message that began before are no
-    /// loss.
+    /// True until something is given out or lost: until then, pieces of a message that began before
+    /// the receiver joined are no loss.
     is_joining: bool,
 }
 
@@ -309,7 +309,7 @@ impl Peer {
         }
     }
 
-    /// Notes that a packet of the sender arrived that is not counted as data.
+    /// Notes that a packet arrived from the sender, other than data that was kept.
     pub(super) const fn note_heard(&mut self) {
         self.asking.credit.heard();
     }
@@ -492,7 +492,8 @@ impl Peer {
     }
 }
 
-/// The treatment that the next packet of the stream needs, if it is a plain one.
+/// The treatment that the next packet of the stream needs, if it is a plain one: a data packet
+/// without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Hand the packet out: nothing stands in its way.

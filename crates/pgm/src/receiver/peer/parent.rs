@@ -171,7 +171,7 @@ struct LossRate {
 
 impl LossRate {
     /// Updates the rate with the packets that came and were missed since the last update, once they
-    /// are enough for a sample. Returns the rate.
+    /// are enough for a sample; the first sample may be smaller. Returns the rate.
     fn update(&mut self, originals: u64, missed: u64) -> u16 {
         let lost = missed - self.missed;
         let all = originals - self.originals + lost;

@@ -1,8 +1,8 @@
 //! Parity of one session: whether the source offers it, what is kept for it, what it recovers, and
 //! when a request names a group instead of packets.
 //!
-//! The module does not know the code or the memory (those are in `groups.rs`), nor when to ask
-//! (`timer.rs`).
+//! The module does not know the erasure code or the memory (those are in `groups.rs`), nor when to
+//! ask (`timer.rs`).
 //!
 //! ```text
 //!   SPM, SPM: the same offer --> groups are kept from the next whole one on

@@ -1,8 +1,8 @@
-//! Parity at the source: what the source offers, what receivers ask for, and what leaves when.
+//! Parity at the source: its offer, the requests of receivers, and the packets that are due.
 //!
-//! The module does not know the code (that is [`crate::fec`]). It keeps no parity packets: it
-//! computes them from the log when they are due. So parity on demand costs nothing while nothing is
-//! lost. The number of a group is its first position divided by the group size.
+//! The module does not know the erasure code (that is [`crate::fec`]). It keeps no parity packets:
+//! it computes them from the log when they are due. So parity on demand costs nothing while nothing
+//! is lost. The number of a group is its first position divided by the group size.
 //!
 //! ```text
 //!   parity NAK --> group full, in the log? --> wanted: at least that many --> RDATA, new indexes
@@ -86,8 +86,8 @@ struct Asked {
     next_index: u32,
     /// Number of parity packets that wait to be sent.
     pending: u32,
-    /// Number of parity packets sent within an elimination interval of each other, and when the
-    /// last of them was sent.
+    /// Number of parity packets sent without a pause of an elimination interval between them, and
+    /// the time when the last of them was sent.
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
@@ -153,7 +153,7 @@ impl Parity {
     pub(super) const BYTES_MAX: usize =
         4 + TGSIZE_BYTES + GROUP_BYTES + OPTION_BYTES + crate::fec::LENGTH_BYTES;
 
-    /// Computes payloads with another function from now on.
+    /// Computes parity with another function from now on.
     pub(super) fn set_combine(&mut self, combine: Combine) {
         self.payloads = Encoder::new(combine, STAGED_MAX, self.payload_bytes_max);
         self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
@@ -184,7 +184,7 @@ impl Parity {
         }
     }
 
-    /// Gives the next turn to the parity of the group that holds `position`.
+    /// Makes the parity of the group that holds `position` the next of each line that has it.
     pub(super) fn hasten(&mut self, position: u64) {
         self.wanted
             .hasten(position / u64::from(self.numbering.group_size()));
@@ -553,7 +553,7 @@ pub(super) struct Batch {
     is_proactive: bool,
 }
 
-/// Payloads and fragment options of a group's members, in their places in the log.
+/// The payloads of a group's members, where they lie in the log, and their fragment options.
 struct Members<'a> {
     payloads: [&'a [u8]; MEMBERS_MAX],
     contents: [[u8; FRAGMENT_BYTES]; MEMBERS_MAX],
