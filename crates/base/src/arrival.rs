@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
-/// Which kind of socket received a packet.
+/// The kind of socket that received a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Socket {
     /// A socket bound to the multicast group. It receives downstream data and control, and what

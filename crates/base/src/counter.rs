@@ -1,4 +1,5 @@
-//! Counters: one declaration builds the struct, and what lists, adds up and finds its counters.
+//! Counters: one declaration builds a struct of counters, and the code that lists, adds up and
+//! finds them.
 
 use std::fmt;
 

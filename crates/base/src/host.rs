@@ -52,8 +52,8 @@ pub fn counted_share(own_max: usize, places_max: usize, own: usize, near: usize)
     }
 }
 
-/// Returns how many of `places_max` places are the share of a network: [`NETWORK_SHARE`] of them,
-/// rounded up, and at least the share of one address, `own_max`.
+/// Returns how many of `places_max` places are the share of a network: [`NETWORK_SHARE`] percent of
+/// them, rounded up, and at least `own_max`, the share of one address.
 #[must_use]
 pub fn network_share(own_max: usize, places_max: usize) -> usize {
     let places = places_max * NETWORK_SHARE as usize;
@@ -73,8 +73,9 @@ pub fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The owner of an account: one host, or all addresses of a network together. As a key of a map, it
-/// keeps the two apart where a host has the very address that stands for its network.
+/// The owner of an account: one host, or all addresses of a network together. As the key of a map,
+/// it keeps a host and its network apart, even when the host has the very address that stands for
+/// the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// The host at this address.
@@ -95,7 +96,8 @@ impl Party {
         std::iter::once(Self::host(address)).chain(Self::network(address))
     }
 
-    /// Makes the key of the network of `address`; `None` where an address is its own network.
+    /// Makes the key of the network of `address`; `None` for IPv4, where an address is its own
+    /// network.
     #[must_use]
     pub fn network(address: IpAddr) -> Option<Self> {
         let is_v6 = address.to_canonical().is_ipv6();

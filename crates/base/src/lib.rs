@@ -11,8 +11,9 @@
 //! 1. `handle(now, &Arrival, tpdu) -> Verdict` for each packet of a receive batch. All packets of
 //!    a batch have the same `now`, and `now` never decreases.
 //! 2. Directly after each `handle`, `pop_ready()` until it gives `None`: the owner uses what it
-//!    gives before it handles the next packet. It does the same once a turn after steps 3 and 4,
-//!    because connections, timers and the commands that follow from them make things ready, too.
+//!    gives before it handles the next packet. The owner does the same once a turn after steps 3
+//!    and 4, because connections, timers and the commands that follow from them make things ready,
+//!    too.
 //! 3. `handle_link(now, link, event, bytes)` for each event of a control connection. Before a
 //!    machine handles reports on a packet stream, the owner tells it how far the stream has been
 //!    sent (`delivery::Audience::set_stream`): the machine cuts a report that claims more.
@@ -86,8 +87,8 @@
 //!   ignore              pgm::Receiver      command  as forget, and counted: the sender is not
 //!                                                   admitted
 //!   handle_reporter     pgm::Source        handle   as handle, for a host that has shown its
-//!                                                   address by a connection: as many bytes are
-//!                                                   repaired at once as data was sent
+//!                                                   address by a connection: it gets repairs at
+//!                                                   once, up to a bound that grows with the data
 //!   run_took            pgm::Source        handle   when the send call ended and how long it took:
 //!                                                   this decides how long messages wait for
 //!                                                   others, to leave together
@@ -98,7 +99,7 @@
 //!   handle_block        TransferReceiver,  handle   the payload of a packet, because delivery
 //!                       Transfers                   knows no packets
 //!   take                FrameReceiver      handle   the same, for frames; the getter
-//!                                                   give_up_before says what give_up is for
+//!                                                   give_up_before gives the positions for give_up
 //!   handle_store        TransferReceiver   handle   the disk works beside the loop: its results
 //!                                                   are taken once a turn
 //!   pop_verdict         Transfers          poll     decisions on packet streams, for vouch and

@@ -14,8 +14,7 @@ pub enum Verdict {
         /// Where the payload lies within the packet that was handled.
         range: Range<usize>,
     },
-    /// New data that the machine copied and keeps until earlier data has arrived or is given up;
-    /// `pop_ready` then gives it.
+    /// New data that the machine copied and keeps until its turn comes; `pop_ready` then gives it.
     Held,
     /// A control packet that was understood; it carries no data for the application.
     Control,

@@ -26,7 +26,7 @@ impl Key {
     }
 
     /// Derives the key for one purpose. `label` names the purpose; `parts` name what the key
-    /// serves, such as one session. Under one label, all parts have fixed lengths.
+    /// serves, such as one session. Under one label, each part must always have the same length.
     #[must_use]
     pub fn subkey(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);

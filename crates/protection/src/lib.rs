@@ -1,4 +1,5 @@
-//! Keys, and what they do to packets: each packet is encrypted or authenticated, and taken once.
+//! Keys, and the protection of packets with them: data is encrypted, and everything is
+//! authenticated.
 //!
 //! [`PacketProtection`] stands between the state machines and the network. On the way out it
 //! encrypts data and parity and tags everything else. On the way in it hands on what another holder

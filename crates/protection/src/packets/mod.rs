@@ -9,8 +9,8 @@
 //!
 //! Numbers in the drawing are lengths in bytes.
 //!
-//! - The headers stay as they are, and their lengths do not count the added bytes. So a PGM end
-//!   without the key reads SPMs, which name the session as protected, and finds everything else
+//! - The headers are not encrypted, and the lengths in them do not count the added bytes. So a PGM
+//!   end without the key reads SPMs, which name the session as protected, and finds everything else
 //!   malformed.
 //! - The checksums of data and parity are 0: a sum of the payload would reveal something about it.
 //! - The encrypted payload and the tag depend on the position of the data, not on the packet's
@@ -444,8 +444,8 @@ impl PacketProtection {
         session.edge = session.edge.max(told.edge);
         session.trail = spm.trail;
         if let Some(fresh) = fresh {
-            // A session identifier is random. Honest senders do not make two of them for one TSI,
-            // except after a silence so long that both ends have forgotten the session.
+            // A session identifier is random, and an honest sender makes one for each TSI. So this
+            // end refuses another one while it remembers the first.
             if self.sessions.contains_key(&tsi) {
                 return Err(DropReason::UnknownSession);
             }

@@ -122,8 +122,8 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// Adds one group of neighbouring inputs of equal length after the other, each column by
-        /// column. The sums stay in registers.
+        /// Adds the inputs in groups: neighbours of equal length form a group. Goes through each
+        /// group column by column, and keeps the sums in registers.
         #[target_feature(enable = $features)]
         fn sum_runs<const ROWS: usize>(
             mut rows: [&mut [u8]; ROWS],

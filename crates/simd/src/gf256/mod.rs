@@ -3,8 +3,8 @@
 //! The field is that of RFC 3208's Reed-Solomon code: polynomials over GF(2) modulo
 //! x^8 + x^4 + x^3 + x^2 + 1 (0x11D). Addition is exclusive or. A product by a constant is linear
 //! in the other factor's bits. So it is the sum of two products, one of the low and one of the high
-//! half of each byte: two look-ups in tables of 16, which one vector instruction does for all bytes
-//! of a register. GFNI does the whole product by an 8 x 8 bit matrix.
+//! half of each byte. Each of the two is a look-up in a table of 16, which one vector instruction
+//! does for all bytes of a register. GFNI does the whole product by an 8 x 8 bit matrix.
 //!
 //! ```text
 //!            inputs: n packets           coefficients: one row of n for each output

@@ -1,4 +1,4 @@
-//! x86-64: SSSE3 and AVX2 by two table look-ups a product, GFNI by one bit matrix.
+//! x86-64: SSSE3 and AVX2 make a product by two table look-ups, GFNI by one bit matrix.
 
 use std::arch::is_x86_feature_detected as has;
 
