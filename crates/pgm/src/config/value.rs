@@ -113,7 +113,7 @@ pub enum FecForm {
     /// The flags as RFC 3208 defines them.
     Rfc,
     /// The two flags exchanged, as OpenPGM has them. An OpenPGM receiver that gets the RFC's flags
-    /// takes parity on demand for parity that comes unasked, and hands out no data.
+    /// mistakes parity on demand for unasked parity, and hands out no data.
     OpenPgm,
 }
 
@@ -219,7 +219,7 @@ impl Value for Intervals {
     }
 }
 
-/// Implements `Value` for an enum, whose variants have the given texts.
+/// Implements `Value` for an enum, with the given text for each variant.
 macro_rules! choice {
     ($name:ident, $form:literal, $range:literal, $($variant:ident $text:literal),+ $(,)?) => {
         impl Value for $name {

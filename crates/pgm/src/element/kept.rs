@@ -8,10 +8,10 @@
 //!   ring    [packet n][packet n+1] ...  back to back; the newest overwrites the oldest
 //! ```
 //!
-//! Session and number alone determine a packet's place in the index. The ring holds the packet when
-//! its place names it and the bytes written since do not exceed the ring. So nothing is ever
-//! removed; a packet whose place a later packet took counts as never kept, and is asked for
-//! upstream.
+//! Session and number alone determine a packet's place in the index. The ring still holds a packet
+//! when the place names that packet, and when no more bytes than the ring's length were written
+//! since. So nothing is ever removed. When a later packet has taken its place, a packet counts as
+//! never kept, and is asked for upstream.
 //!
 //! Cost: one copy of each packet; no allocation after the first packet.
 

@@ -257,7 +257,7 @@ impl Element {
 }
 
 /// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or names a
-/// group size that the code does not support.
+/// group size that the erasure code does not support.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

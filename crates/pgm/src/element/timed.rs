@@ -1,6 +1,7 @@
 //! A bounded table of repair state by packet or group, in which each entry has one timer.
 //!
-//! Invariant: there are at most `len_max` entries, and the timer of each is in `due` once.
+//! Invariant: there are at most `len_max` entries; the timer of each is in `due` once, as soon as
+//! it is set.
 
 use std::collections::{BTreeMap, BTreeSet};
 

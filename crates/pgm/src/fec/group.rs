@@ -9,9 +9,9 @@
 //!   parities              [j 0][j 7]                members 2 and 4
 //! ```
 //!
-//! A host that can forge data packets can forge parity packets, and the code cannot detect that.
-//! The code does detect packets that contradict each other (lengths, sizes, options). It then bars
-//! the group ([`Group::is_barred`]) and trusts no parity of it: the receiver must ask for its
+//! A host that can forge data packets can forge parity packets, and nothing here detects that. A
+//! group does detect packets that contradict each other (lengths, sizes, options). It is then
+//! barred ([`Group::is_barred`]), and no parity is used for it: the receiver must ask for its
 //! members one by one.
 //!
 //! A bit error in one packet of a group, when no checksum detects it, also spreads to every member

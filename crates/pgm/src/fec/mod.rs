@@ -13,9 +13,9 @@
 //! ```
 //!
 //! The code is Rizzo's, which the RFC refers to. Member i is the value of a polynomial at point i
-//! of 0, 1, a, a^2 and so on; parity j is its value at point k + j. The field is GF(256) modulo
-//! 0x11D, and a is 2. (A Vandermonde matrix multiplied by the inverse of its top k rows says the
-//! same.) So encoding and decoding are one operation: Lagrange interpolation from the k known
+//! of the points 0, 1, a, a^2 and so on; parity j is its value at point k + j. The field is GF(256)
+//! modulo 0x11D, and a is 2. (A Vandermonde matrix multiplied by the inverse of its top k rows says
+//! the same.) So encoding and decoding are one operation: Lagrange interpolation from the k known
 //! points to the wanted ones. No matrix is ever inverted: see [`Code`].
 //!
 //! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed. So

@@ -61,8 +61,8 @@ impl Credit {
     }
 
     /// Adds what arrived since the last call. `packets` and `bytes` are all data that has come from
-    /// `source` so far. A packet is worth a short NAK, and the bytes are worth `share_percent` of
-    /// them; the larger sum counts.
+    /// `source` so far. Each packet earns the bytes of a short NAK. All bytes together earn
+    /// `share_percent` percent of their number. The larger of the two sums counts.
     pub(super) fn earn(&mut self, source: IpAddr, packets: u64, bytes: u64, share_percent: u32) {
         let packets = packets + self.other_packets;
         let each = (packets - self.packets_seen).saturating_mul(NakBytes::of(source).short);

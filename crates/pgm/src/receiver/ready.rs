@@ -103,7 +103,7 @@ pub struct Position {
 /// Counts of one session's data since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// Data packets accepted, repairs included.
+    /// New data packets: received, repairs included, or recovered by parity.
     pub packets: u64,
     /// Payload bytes of these packets.
     pub bytes: u64,

@@ -4,9 +4,9 @@
 //! The table does not judge packets. When it is full, the sender that has proved least makes room:
 //! a sender whose session is over, or that sent only a few packets; among these, the sender that
 //! has been silent longest. A sender that proved itself, or that the owner vouches for, is not
-//! displaced before its session is over, unless its host has more than its share. So a million
-//! forged TSIs fill a bounded table and cost no real session, and one host whose sessions are all
-//! proven keeps no other host out.
+//! displaced before its session is over, unless its host or network has more than its share. So a
+//! million forged TSIs fill a bounded table and cost no real session, and one host whose sessions
+//! are all proven keeps no other host out.
 //!
 //! ```text
 //!   host of the new session has     what may make room for the session

@@ -14,7 +14,8 @@
 //!
 //! Invariants: records lie back to back in order of their numbers, except for one skip at the
 //! ring's end; no record spans the end; a record at or above `hold` is never evicted, so its bytes
-//! never move or change (except by [`TransmitLog::turn_into_rdata`]).
+//! never move, and change only by [`TransmitLog::turn_into_rdata`] or while the record is an open
+//! row.
 //!
 //! **Spec**: RFC 3208 section 3.3, and section 16 ("advance with data": only new data moves the
 //! trail).

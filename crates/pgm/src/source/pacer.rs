@@ -25,13 +25,13 @@ pub(super) struct Pacer {
     pace: Pace,
     due: Instant,
     catch_up: Duration,
-    /// What rounding up to nanoseconds has cost, in billionths of a byte; always below the pace in
-    /// bytes a second.
+    /// What rounding up to nanoseconds has cost, in billionths of a byte: always less than the
+    /// bytes of one nanosecond.
     rounded: u64,
 }
 
 impl Pacer {
-    /// Makes a pacer that may be used from `now` on.
+    /// Makes a pacer that lets the first burst leave at `now`.
     pub(super) const fn new(pace: Pace, catch_up: Duration, now: Instant) -> Self {
         Self {
             pace,

@@ -2,10 +2,10 @@
 //! here called a line.
 //!
 //! The module does not know packets, times or budgets. Suppose that one receiver asks for thousands
-//! of packets, and another for a few. The few then wait for one turn of the first receiver, not for
-//! all its packets. A packet that several receivers ask for stands in the line of each, and leaves
-//! all lines when it is sent. So a receiver that asks for little gets its repair soon, even if the
-//! packet stands far back in another receiver's line.
+//! of packets, and another for a few. Those few packets then wait for one turn of the first
+//! receiver, not for all its packets. A packet that several receivers ask for stands in the line of
+//! each, and leaves all lines when it is sent. So a receiver that asks for little gets its repair
+//! soon, even if the packet stands far back in another receiver's line.
 //!
 //! ```text
 //!   waiting   [..123456789...........]   everything, once: what the window must keep

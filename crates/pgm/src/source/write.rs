@@ -70,7 +70,8 @@ impl Source {
         self.reserve_in_log(len)
     }
 
-    /// Finds room in the log for a payload that fits one packet, with or without `pack`.
+    /// Finds room in the log for a payload, which gets a packet of its own. The caller has checked
+    /// its length.
     #[inline]
     pub(super) fn reserve_in_log(&mut self, len: usize) -> Result<Slot<'_>, Full> {
         let at = self.place(DATA_HEAD + self.syn_bytes() + len)?;
@@ -195,7 +196,7 @@ impl Source {
         Ok(())
     }
 
-    /// Notes that there is no room until something has left, so that corked data leaves at once.
+    /// Counts a refusal, and flushes the cork: there is no room before data has left.
     pub(super) const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();

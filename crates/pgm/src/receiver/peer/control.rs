@@ -214,8 +214,8 @@ impl Peer {
     }
 
     /// Returns the address for NAKs: the source, or the path NLA of the last SPM when the
-    /// configuration reckons with network elements. The port is the session's, or the port that the
-    /// mark names.
+    /// configuration says that there are network elements. The port is the session's, or the port
+    /// that the mark names.
     ///
     /// A forged mark must not choose an address. So the receiver uses the port only for NAKs to the
     /// session's own source, not for NAKs to a network element on the way. It never uses a port

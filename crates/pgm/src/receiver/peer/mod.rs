@@ -258,8 +258,8 @@ impl Peer {
         }
     }
 
-    /// Takes a plain packet if it is the next packet of the stream and nothing stands in its way.
-    /// Returns its position, and whether to hand it out.
+    /// Takes a plain packet if it is the next packet of the stream and needs no closer look. Holds
+    /// it while earlier data is missing. Returns its position, and whether to hand it out.
     #[inline]
     pub(super) fn take_next(
         &mut self,

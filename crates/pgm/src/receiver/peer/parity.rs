@@ -244,8 +244,8 @@ impl Peer {
             };
             let content = match content_of(&data, &shared.limits) {
                 Content::Part(_) if self.mode == Mode::Arrival => Content::Broken,
-                // A bit error, which no checksum detected, has spread to this member. The member
-                // itself can still come.
+                // Probably a bit error, which no checksum detected, has spread to this member. The
+                // member itself can still come.
                 Content::Broken => return,
                 content => content,
             };

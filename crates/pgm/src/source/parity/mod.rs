@@ -60,9 +60,10 @@ pub(super) struct Parity {
     payloads: Encoder,
     fragments: Encoder,
     payload_bytes_max: usize,
-    /// Groups in the log; a group stands at its number modulo the length.
+    /// The requests for each group in the log. The place of a group is its number modulo the
+    /// length.
     groups: Vec<Asked>,
-    /// Groups with parity that receivers asked for and that is still to be sent.
+    /// The groups that wait for parity that receivers asked for.
     wanted: RepairQueue,
     /// True when it is the turn of parity, while repairs of both kinds wait.
     has_turn: bool,
