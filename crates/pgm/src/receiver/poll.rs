@@ -71,8 +71,8 @@ impl Polls {
         });
     }
 
-    /// Returns true when the latest poll whose first round was heard is poll `sqn` or an earlier
-    /// one.
+    /// Returns true when the receiver has heard the first round of a poll, and the latest such poll
+    /// is `sqn` or an earlier one.
     pub(super) fn has_opened(&self, sqn: Sqn) -> bool {
         self.opened
             .is_some_and(|opened| opened == sqn || sqn.is_after(opened))

@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use base::Party;
 
-/// The bytes that each reporting host has had repaired lately.
+/// The bytes repaired lately for each host that reports.
 ///
 /// **Cost**: an entry for each host and network that had something repaired, at most
 /// [`PARTIES_MAX`] of them.

@@ -529,7 +529,8 @@ impl PacketProtection {
     }
 }
 
-/// Returns the mark of a protected session and its tag, which must be the end of the packet.
+/// Returns the mark of a protected session, and its tag. `None` when the packet does not end with
+/// this tag.
 fn mark_tag(packet: &Packet<'_>) -> Option<(Mark, MarkTag)> {
     let PgmOption::Mark(mark) = packet.options().last()? else {
         return None;

@@ -239,7 +239,8 @@ macro_rules! combine_in_blocks {
 }
 pub(super) use combine_in_blocks;
 
-/// Zeros, then ones: from `64 - width + n` on, a vector whose last n bytes count.
+/// Zeros, then ones. As a mask, the `width` bytes from `64 - width + n` on keep the last n bytes of
+/// a vector.
 pub(super) static MASKS: [u8; 128] = {
     let mut masks = [0; 128];
     let mut at = 64;

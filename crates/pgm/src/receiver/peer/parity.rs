@@ -300,8 +300,9 @@ impl Peer {
         });
     }
 
-    /// Calls `visit` for each group of which a NAK or NCF names at least as many packets as are
-    /// missing here: the answer then helps here, too. `visit` gets the group's known positions.
+    /// Compares the count that a NAK or NCF names for a group with the number of packets missing
+    /// here. If the count is at least that number, the answer helps here, too, and `visit` gets the
+    /// group's known positions.
     fn for_each_request(
         &mut self,
         nak: &Nak,
