@@ -61,8 +61,8 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// Asks, again with a larger buffer when the answer does not fit. Returns what `found` makes of the
-/// answer.
+/// Asks the system by `call`, and returns what `found` makes of the record; `None` when there is
+/// none. When a record does not fit the buffer, it asks again with a larger one.
 fn ask<T, R>(
     found: impl FnOnce(&T) -> R,
     call: impl Fn(*mut T, *mut c_char, size_t, *mut *mut T) -> c_int,
@@ -87,7 +87,8 @@ fn ask<T, R>(
 }
 
 fn name_of(name: *const c_char) -> Vec<u8> {
-    // SAFETY: the system's records name a string that ends with a zero, in the buffer of the call.
+    // SAFETY: `name` is a field of a record that the system filled: it points to a string in the
+    // buffer of the call, which ends with a zero.
     unsafe { CStr::from_ptr(name) }.to_bytes().to_vec()
 }
 

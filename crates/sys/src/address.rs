@@ -74,8 +74,8 @@ impl RawAddress {
         }
     }
 
-    /// Returns what the address of a packet socket says: the interface, and the kind of the packet
-    /// that came from there.
+    /// Reads the address that a packet socket gives with a packet. Returns the interface's number
+    /// and the packet's kind (`sll_pkttype`).
     pub(crate) fn link(&self) -> (u32, u8) {
         let [kind] = self.field(LINK_KIND);
         (u32::from_ne_bytes(self.field(LINK_INTERFACE)), kind)
@@ -125,8 +125,9 @@ impl From<SocketAddr> for RawAddress {
     }
 }
 
-// SAFETY: the pointer is to `bytes`, all of which are initialised, and live while `self` is
-// borrowed. They hold an address of `len` bytes, or zeros, which no call takes for an address.
+// SAFETY: the pointer is to `bytes`, and `len` is at most their number. All of them are
+// initialised, and live while `self` is borrowed. They hold an address or zeros; the kernel checks
+// what it reads there.
 unsafe impl SocketAddrArg for RawAddress {
     unsafe fn with_sockaddr<R>(
         &self,

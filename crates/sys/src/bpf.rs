@@ -2,8 +2,8 @@
 //! and links that attach a program to an interface. The module has only what a redirection of
 //! frames needs.
 //!
-//! Tables, programs and links are descriptors: each goes away with its last descriptor, even when
-//! the process is killed.
+//! The process holds tables, programs and links by descriptors alone. So they go away with the
+//! process, even when it is killed.
 //!
 //! **Spec**: include/uapi/linux/bpf.h, Documentation/bpf/standardization/instruction-set.rst.
 
@@ -54,7 +54,7 @@ impl Map {
     /// `BPF_MAP_TYPE_XSKMAP`.
     ///
     /// # Errors
-    /// EPERM without CAP_BPF, EINVAL for a kernel without XDP sockets.
+    /// EPERM without CAP_BPF and CAP_NET_ADMIN; EINVAL for a kernel without XDP sockets.
     pub(crate) fn sockets(entries: u32) -> io::Result<Self> {
         Self::create(&MapSpec {
             kind: MAP_SOCKETS,
@@ -91,7 +91,7 @@ impl Map {
     /// Puts a socket's descriptor into the table under `key`.
     ///
     /// # Errors
-    /// EINVAL for a socket that is not an XDP socket.
+    /// EOPNOTSUPP for a socket that is not an XDP socket; E2BIG for a key beyond the table.
     pub(crate) fn put(&self, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd();
         let request = MapUpdate {
@@ -180,7 +180,8 @@ fn owned(raw: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// The part in use of `union bpf_attr` for `BPF_MAP_CREATE`: the kernel takes the rest for zero.
+/// The fields of `union bpf_attr` that `BPF_MAP_CREATE` uses here. The kernel takes all others as
+/// zero.
 #[repr(C)]
 struct MapSpec {
     kind: u32,
@@ -190,7 +191,7 @@ struct MapSpec {
     flags: u32,
 }
 
-/// The part in use of `union bpf_attr` for `BPF_MAP_UPDATE_ELEM`.
+/// The fields of `union bpf_attr` that `BPF_MAP_UPDATE_ELEM` uses.
 #[repr(C)]
 struct MapUpdate {
     map: u32,
@@ -200,7 +201,7 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// The part in use of `union bpf_attr` for `BPF_PROG_LOAD`.
+/// The fields of `union bpf_attr` that `BPF_PROG_LOAD` uses here.
 #[repr(C)]
 struct ProgramSpec {
     kind: u32,
@@ -217,7 +218,7 @@ struct ProgramSpec {
     attach_type: u32,
 }
 
-/// The part in use of `union bpf_attr` for `BPF_LINK_CREATE`.
+/// The fields of `union bpf_attr` that `BPF_LINK_CREATE` uses here.
 #[repr(C)]
 struct LinkSpec {
     program: u32,

@@ -72,8 +72,8 @@ pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::R
     int_options::<1>(fd, level, name).map(|[value]| value)
 }
 
-/// Reads a socket option that is a structure of the kernel's length; returns how many bytes the
-/// kernel wrote.
+/// Reads a socket option that is a structure into `out`. Returns how many bytes the kernel wrote:
+/// newer kernels have longer structures.
 pub(crate) fn byte_option(
     fd: BorrowedFd<'_>,
     level: c_int,

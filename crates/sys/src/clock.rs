@@ -59,7 +59,7 @@ fn nanos(clock: ClockId) -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// Converts a duration to the kernel's form; one that is too long becomes the longest.
+/// Converts a duration to the kernel's form; a duration that is too long becomes the longest.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

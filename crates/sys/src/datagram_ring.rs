@@ -1,15 +1,16 @@
 //! Datagrams through the kernel's rings of requests and completions (`io_uring`).
 //!
 //! ```text
-//!   send()    --> [request] --> kernel --> [completion] --> an error, or its slot is free again
+//!   send()    --> [request] --> kernel --> [completion] --> an error is kept; its slot is free
 //!   receive() --> [request] . . waits in the kernel . . --> [completion] --> the caller's room
 //! ```
 //! One receive is under way at a time, so that datagrams come in their order. Shared memory shows
-//! whether the receive is done: a spinning thread makes no system call until a datagram is there.
+//! whether the receive is done: a spinning thread makes no system call before a request has
+//! completed.
 //!
 //! Only raw pointers reach memory that the kernel may still write to. Drop waits for the requests
-//! that are under way, about a second at most, and then frees the memory. If a request is still
-//! under way then, the memory of all requests is leaked.
+//! that are under way, for about a second at most. If all have completed by then, their memory is
+//! freed; otherwise the memory of all requests is leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
@@ -74,8 +75,9 @@ impl DatagramRing {
     /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
     /// calls forbids rings.
     pub fn new(from: BorrowedFd<'_>, to: BorrowedFd<'_>, room_bytes: usize) -> io::Result<Self> {
-        // From Linux 5.19 on, a flag shows completions that wait for this thread. Otherwise the
-        // kernel interrupts this thread's processor, which costs more than a round trip.
+        // Linux 5.19 and later let completions wait for this thread, and a flag shows that they
+        // wait. An older kernel interrupts this thread's processor for each completion, which costs
+        // more than a round trip.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
@@ -122,8 +124,8 @@ impl DatagramRing {
     /// Sends a datagram to `to` or, when that is `None`, to the peer of a connected socket.
     ///
     /// # Errors
-    /// `WouldBlock` when all requests of the ring are still under way; otherwise the error of this
-    /// send or of an earlier one.
+    /// `WouldBlock` when as many sends are under way as the ring can hold; otherwise the error of
+    /// this send or of an earlier one.
     pub fn send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
         self.collect();
         if let Some(error) = self.failed.take() {
@@ -140,7 +142,8 @@ impl DatagramRing {
         self.push(&entry)?;
         self.free.pop();
         self.ring.submit()?;
-        // A datagram usually leaves at once, so its error belongs to this call.
+        // A datagram usually leaves at once. So this call can usually return the datagram's own
+        // error.
         self.collect();
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -313,15 +316,16 @@ impl Request {
 
     /// Returns the request's memory. The request must not be under way.
     fn parts(&mut self) -> &mut Parts {
-        // SAFETY: the memory was allocated by `new` and is freed by `free` alone, which takes the
-        // request; the callers fill only requests of which the kernel has no pointer any more.
+        // SAFETY: `new` allocated the memory, and only `free` frees it, which takes the request by
+        // value. The callers fill a request only when the kernel has no pointer to its memory any
+        // more.
         unsafe { self.0.as_mut() }
     }
 
     /// Frees the memory. The request must not be under way.
     fn free(self) {
-        // SAFETY: it came out of a box in `new`, is freed once as `self` is taken, and the kernel
-        // has no pointer to it any more.
+        // SAFETY: the memory came out of a box in `new`. It is freed once, because `self` is taken
+        // by value. The kernel has no pointer to it any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -333,7 +337,7 @@ const SENDS_MAX: usize = 16;
 /// The user data of the requests that are not sends.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// The duration of one wait at drop for requests under way, and the most such waits.
+/// How drop waits for requests under way: the time limit of one wait, and the most waits.
 const CANCEL_TIME: Duration = Duration::from_millis(50);
 const ROUNDS_MAX: usize = 20;
 

@@ -1,5 +1,5 @@
-//! The discipline of the kernel's wall clock, as the daemon that keeps the clock right reports it
-//! to the kernel.
+//! The discipline of the kernel's wall clock: what the daemon that keeps the clock right has told
+//! the kernel.
 
 use std::io;
 
@@ -9,7 +9,8 @@ use crate::call::check;
 /// <https://man7.org/linux/man-pages/man2/adjtimex.2.html>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
-    /// True when a daemon says that the clock is synchronised.
+    /// True when a daemon says that the clock is synchronised, and the kernel sees no fault of the
+    /// clock.
     pub is_synchronised: bool,
     /// The bound of the clock's error that the daemon states, in nanoseconds; it grows while the
     /// daemon is silent.

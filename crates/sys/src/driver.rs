@@ -22,10 +22,11 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
-    /// Asks the driver of `interface` for the names of its counters. Some drivers have none.
+    /// Asks the driver of `interface` for the names of its counters. The list is empty when the
+    /// driver has none.
     ///
     /// # Errors
-    /// EOPNOTSUPP for a driver without counters, ENODEV when there is no such interface.
+    /// ENODEV when there is no such interface, EOPNOTSUPP from a driver that does not answer.
     pub fn open(interface: &str) -> io::Result<Self> {
         let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
         let socket = socket_with(AddressFamily::INET, kind, flags, None)?;
@@ -44,7 +45,7 @@ impl DriverCounters {
         &self.names
     }
 
-    /// Reads the counters, in the order of their names.
+    /// Reads the counters, in the order of [`DriverCounters::names`].
     ///
     /// # Errors
     /// ENODEV when the interface is gone.
@@ -132,7 +133,8 @@ const READ_SIZES: u32 = 0x37;
 const COUNTERS: u32 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_LEN: usize = 32;
-/// The most counters of a driver; large adapters have a few thousand.
+/// The most counters that a driver may announce; a driver that announces more counts as having
+/// none. Large adapters have a few thousand.
 const NAMES_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Filters in tcpdump's language. libpcap compiles and runs them, where the machine has it.
 //!
-//! The library is loaded when the first filter is compiled, and stays loaded: programs do not link
-//! to it.
+//! Executables do not link to the library: it is loaded when the first filter is compiled, and then
+//! stays loaded.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
@@ -48,10 +48,10 @@ impl FilterProgram {
     #[must_use]
     pub fn run(&self, frame: &[u8], wire_len: u32) -> u32 {
         let len = c_uint::try_from(frame.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: `bpf_filter` only reads `ops` and `frame`. `ops` is a program of libpcap's
-        // compiler, whose jumps stay inside and go forward (see `compile`) to a return. The length
-        // given for `frame` is at most its true length. The function keeps its state on its own
-        // stack.
+        // SAFETY: `bpf_filter` only reads `ops` and `frame`. `ops` is a program that libpcap
+        // compiled. Its jumps stay inside it, go forward (`compile` has checked that) and lead to a
+        // return. The length given for `frame` is at most its true length. The function keeps its
+        // state on its own stack.
         unsafe { (self.run)(self.ops.as_ptr(), frame.as_ptr(), wire_len, len) }
     }
 
@@ -126,7 +126,7 @@ type Run = unsafe extern "C" fn(*const FilterOp, *const u8, c_uint, c_uint) -> c
 impl Library {
     fn load() -> Option<Self> {
         let loaded = NAMES.iter().find_map(|name| {
-            // SAFETY: libpcap's initialisers have no requirements, and it is never unloaded.
+            // SAFETY: libpcap's routines at load and at unload have no requirements.
             unsafe { libloading::Library::new(*name) }.ok()
         })?;
         Some(Self {
@@ -142,7 +142,7 @@ impl Library {
             // SAFETY: pcap_close(3): `void (pcap_t *)`.
             close: *unsafe { loaded.get::<Close>("pcap_close") }.ok()?,
             // SAFETY: pcap/bpf.h: `u_int (const struct bpf_insn *, const u_char *, u_int, u_int)`;
-            // pcap_offline_filter(3) is this with the lengths in a structure.
+            // pcap_offline_filter(3) is this function with the lengths in a structure.
             run: *unsafe { loaded.get::<Run>("bpf_filter") }.ok()?,
             one_at_a_time: Mutex::new(()),
             _loaded: loaded,
@@ -189,7 +189,7 @@ impl Library {
     }
 }
 
-/// The library, loaded once; `None` where the machine has none.
+/// The library, loaded once; `None` where the machine has none that can be used.
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 
 const NAMES: [&str; 3] = ["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];

@@ -1,8 +1,8 @@
-//! Time stamps by a network device's own clock, which the device makes only on request.
+//! Time stamps that a network device makes by its own clock. It makes them only on request.
 //!
-//! The setting belongs to the device and holds for every program. [`HardwareStamping`] restores the
-//! former setting when it is dropped. A process that is killed leaves the device stamping, which
-//! costs the device next to nothing.
+//! The request is a setting of the device, which holds for every program. [`HardwareStamping`]
+//! restores the former setting when it is dropped. If the process is killed, the device goes on
+//! stamping, which costs it next to nothing.
 //!
 //! Source: Documentation/networking/timestamping.rst of the kernel, section 3;
 //! <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/net_tstamp.h>
@@ -29,8 +29,8 @@ pub struct StampAbilities {
     pub clock: Option<u32>,
 }
 
-/// Keeps a device stamping all packets. When this is dropped, the device gets its former setting
-/// back.
+/// A device that is set to stamp all packets. When this value is dropped, the device gets its
+/// former setting back.
 #[derive(Debug)]
 pub struct HardwareStamping {
     device: Device,

@@ -1,5 +1,4 @@
-//! The machine: its name and its random numbers; the process: its memory, its descriptors, and
-//! those of the programs that it starts.
+//! The machine's name and random numbers, and this process's memory and limit of open descriptors.
 
 use std::{
     fs, io,

@@ -211,7 +211,7 @@ pub(crate) fn receive_one(
 }
 
 /// Makes a message header that points at the given address, pieces and control bytes. While these
-/// three are borrowed it is valid for sending, which only reads through its pointers.
+/// three are borrowed, the header is valid for sending, which only reads through its pointers.
 fn outgoing(to: Option<&RawAddress>, pieces: &[IoSlice<'_>], control: &[u8]) -> msghdr {
     let mut header = empty_header();
     if let Some(to) = to {

@@ -1,10 +1,10 @@
 //! Network, name, mount and user namespaces. They make separate hosts on one machine, and give a
 //! user who is not root the rights of root over these hosts.
 //!
-//! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone. So
-//! it disappears when no process holds it or runs in it any more, even if these processes are
-//! killed. A thread enters a namespace for good ([`run_in`] uses a thread of its own); a command
-//! starts in one ([`CommandExt::namespace`]).
+//! A [`Namespace`] (of the network, of the host's name or of mounts) is held by a descriptor alone.
+//! It disappears when no process has the descriptor or runs inside any more, even if the last one
+//! was killed. A thread that enters a namespace stays there, so [`run_in`] uses a thread of its
+//! own. A command can start in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
 //! process with a single thread create one. A process has a single thread at the very start of
@@ -164,7 +164,8 @@ pub trait CommandExt {
     fn namespace(&mut self, namespace: &Namespace) -> &mut Self;
 
     /// Starts the command as root of a new user namespace, with an empty network namespace of its
-    /// own. When the machine forbids that, spawning fails with a [`Refusal`]'s error number.
+    /// own. When the machine forbids that, spawning fails with an error that [`Refusal::from_io`]
+    /// reads.
     fn user_namespace(&mut self) -> &mut Self;
 
     /// Makes the kernel kill the command when the *thread* that starts it ends, for whatever
@@ -317,8 +318,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Kills every process in any of these network namespaces, except this process. Waits for each to
-/// end, at most two seconds. Returns the number of processes killed.
+/// Kills every process in any of these network namespaces, except this process. Waits at most two
+/// seconds for each of them to end. Returns the number of processes killed.
 ///
 /// The function finds only processes whose namespace this user may examine. Processes that this
 /// process started are normally among them.
@@ -410,7 +411,8 @@ fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     rustix::io::write(file, text).map(drop)
 }
 
-/// Moves the calling thread, or a process with a single thread, into namespaces of its own.
+/// Moves the calling thread into namespaces of its own. For a user namespace, the process must have
+/// no other thread.
 fn unshare(what: UnshareFlags) -> Result<(), Errno> {
     // SAFETY: a thread would see other descriptors behind the same numbers only with a table of its
     // own (`FILES`), and no caller asks for that.
@@ -426,7 +428,7 @@ fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Re
     })
 }
 
-/// The longest time that a killed process may take to end.
+/// The longest wait for one killed process to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// A factor larger than any error number of Linux.
 const STEP_FACTOR: i32 = 100_000;

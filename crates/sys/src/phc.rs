@@ -7,8 +7,9 @@
 //!   basic:     system | device | system | device ...   the kernel reads the system clock before
 //!                                         and after each whole call that reads the device
 //! ```
-//! Of several readings, the one with the shortest time between its two system readings counts; half
-//! of that time bounds its error. The code sets neither clock.
+//! In the last two methods, each time of the device stands between two times of the system. The
+//! triple whose two system times are closest together counts; half of the time between them bounds
+//! its error. The code sets neither clock.
 //!
 //! Source: <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/ptp_clock.h>
 
@@ -109,7 +110,8 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// Picks the offset from times of both clocks in turns. The first and the last are the system's.
+/// Picks the offset from times of the two clocks taken in turns. The first and the last are the
+/// system's.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)
@@ -118,7 +120,7 @@ fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Basic)
 }
 
-/// Picks the reading with the shortest time between its two system readings.
+/// Picks the triple of system, device and system time whose two system times are closest together.
 fn shortest(
     triples: impl Iterator<Item = (i128, i128, i128)>,
     method: PhcMethod,

@@ -184,8 +184,8 @@ impl Epoll {
         check_len(count as isize)
     }
 
-    /// Waits, exact to the nanosecond. The call is made by its number, because rustix has it only
-    /// in builds for Linux 5.11 and later, which then have no fallback.
+    /// Waits, exact to the nanosecond. The call is made by its number: rustix has it only in builds
+    /// for Linux 5.11 and later, where it lacks the fallback for older kernels.
     fn wait_exactly(&mut self, timeout: Duration) -> io::Result<usize> {
         let timeout = timespec(timeout);
         let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
@@ -310,8 +310,8 @@ impl AsRawFd for WakeFd {
     }
 }
 
-/// Returns whole milliseconds, rounded up so that a wait never ends early, and within the range of
-/// poll calls.
+/// Returns whole milliseconds for a poll call, rounded up so that the wait does not end early; at
+/// most about 24 days.
 fn millis(timeout: Duration) -> c_int {
     let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
     c_int::try_from(rounded_up).unwrap_or(c_int::MAX)

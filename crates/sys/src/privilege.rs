@@ -18,8 +18,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     keep(CapabilitySet::empty())
 }
 
-/// Gives up capabilities as [`drop_capabilities`] does, but keeps the one to open files anywhere,
-/// which gives no right to see or send packets.
+/// Gives up capabilities as [`drop_capabilities`] does, but keeps CAP_DAC_OVERRIDE: the right to
+/// open files anywhere. It gives no right to see or send packets.
 ///
 /// # Errors
 /// Never in practice.

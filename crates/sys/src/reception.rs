@@ -1,5 +1,5 @@
-//! Datagrams with facts from their IP header: source and destination, hops left, and the interface
-//! that they came through.
+//! Datagrams with their source and destination, the hops left, and the interface that they came
+//! through.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use crate::{Family, RawAddress, call::set_option, message, stamp::control_messag
 /// One received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Length of the datagram in bytes; bytes that did not fit are lost.
+    /// Number of bytes written to the buffer; bytes of the datagram that did not fit are lost.
     pub len: usize,
     /// The address of the datagram's sender.
     pub source: Option<SocketAddr>,

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::errno;
 
-/// Returns the usual remedy for an error of the system: what helps whatever the program was doing.
+/// Returns the usual remedy for an error of the system: what helps, whatever the program was doing.
 /// `None` when there is no such remedy, or when the error is not the system's.
 #[must_use]
 pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {

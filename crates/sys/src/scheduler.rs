@@ -14,7 +14,7 @@ use crate::call::check;
 /// runs before every ordinary thread.
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_NICE and beyond `ulimit -r`; `EINVAL` for a priority outside 1 to 99.
+/// `EPERM` beyond `ulimit -r` without CAP_SYS_NICE; `EINVAL` for a priority outside 1 to 99.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     set(libc::SCHED_FIFO, priority)
 }

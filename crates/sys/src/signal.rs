@@ -81,8 +81,8 @@ pub fn watch_end_requests(repeat: Duration, exit_code: u8) -> io::Result<Arc<Ato
 pub fn request_end(child: &Child) -> io::Result<()> {
     let id = c_int::try_from(child.id()).map_err(|_beyond| io::ErrorKind::InvalidInput)?;
     // SAFETY: `kill` takes two integers and reaches no memory. The number is the child's until its
-    // owner has waited for it. Afterwards it is no process's until Linux gives it out again, which
-    // takes a whole round of process numbers.
+    // owner has waited for it. Afterwards no process has that number until Linux gives it out
+    // again, which takes a whole round of process numbers.
     check(unsafe { libc::kill(id, libc::SIGTERM) }).map(drop)
 }
 

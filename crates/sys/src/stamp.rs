@@ -1,7 +1,7 @@
 //! The kernel's own times of a packet, and the reports in a socket's error queue.
 //!
 //! ```text
-//!   send_stamped() --> SCHED (packet scheduler) --> SND (device) --> wire --> RX (a kernel)
+//!   send_stamped() --> SCHED (packet scheduler) --> SND (device) --> wire --> RX (kernel)
 //!                        |                            |                       |
 //!                        +------ error queue ---------+          receive_stamped()
 //! ```
@@ -86,7 +86,7 @@ pub enum Origin {
 /// make them.
 ///
 /// # Errors
-/// On kernels before 3.17, and for sockets whose packets cannot be stamped.
+/// On kernels before 4.0, and for sockets whose packets cannot be stamped.
 pub fn enable(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = RX_HARDWARE | RX_SOFTWARE | SOFTWARE | RAW_HARDWARE | OPT_ID | OPT_TSONLY;
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
@@ -269,7 +269,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     )
 }
 
-/// Length of both kinds of report in bytes, with room to spare.
+/// Room for the control messages of one datagram or report, in bytes: more than either needs.
 const CONTROL_BYTES: usize = 256;
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 /// Length of `struct sock_extended_err` in bytes.

@@ -63,7 +63,8 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
 /// # Errors
 /// `WouldBlock` when nothing has arrived, and what has ended the connection.
 ///
-/// **Cost**: one system call; memory is taken once, and never filled with zeros first.
+/// **Cost**: one system call; `into` grows at most once, and the new room is not filled with zeros
+/// first.
 pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Result<usize> {
     into.reserve_exact(room);
     let read = || rustix::io::read(stream, rustix::buffer::spare_capacity(into));
@@ -76,7 +77,7 @@ pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Res
 /// # Errors
 /// Never in practice.
 pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> {
-    // Whole seconds, and milliseconds within 31 bits.
+    // The keepalive options count whole seconds. The user timeout counts milliseconds, in 31 bits.
     let seconds = limit.as_secs().clamp(3, SILENCE_SECONDS_MAX);
     let interval = Duration::from_secs(seconds / u64::from(PROBES));
     sockopt::set_socket_keepalive(stream, true)?;
@@ -115,7 +116,7 @@ pub fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<usize> {
 /// twice, and nothing else goes wrong. The kernel counts both times in its ticks, and each must be
 /// at least two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
 ///
-/// A kernel without these options ignores them: Linux before 6.15 has neither.
+/// Linux before 6.15 has neither option; there, the call changes nothing.
 ///
 /// **Source**: `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` of include/uapi/linux/tcp.h.
 pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Duration) {

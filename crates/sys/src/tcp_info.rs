@@ -1,8 +1,8 @@
 //! What the kernel knows about a TCP connection: `struct tcp_info`, read by its length.
 //!
 //! Newer kernels have more fields, and every kernel tells how many bytes it wrote. A field beyond
-//! these bytes is unknown, which is not the same as zero. Times are as the kernel gives them:
-//! microseconds of round trips and shares, milliseconds since something last happened.
+//! these bytes is unknown, which is not the same as zero. Times are in the kernel's units: the name
+//! of a time ends with `_us` or `_ms`.
 //!
 //! **Source**: `struct tcp_info` of include/uapi/linux/tcp.h, up to Linux 6.18 (280 bytes).
 

@@ -2,9 +2,9 @@
 //! what the kernel knows of these bytes: queued, sent, acknowledged.
 //!
 //! ```text
-//!   written | not sent yet | sent, not acknowledged | acknowledged by the peer's kernel
-//!            <-- unsent_bytes -->
-//!            <------- unacknowledged_bytes -------->
+//!   bytes written: | not sent yet   | sent, not acknowledged | acknowledged by the peer's kernel |
+//!                  |<-unsent_bytes->|
+//!                  |<--------- unacknowledged_bytes -------->|
 //! ```
 //! Nothing here says what the peer's application has read: its kernel acknowledges for it.
 
@@ -119,9 +119,10 @@ pub fn wait(
     Ok((can(PollFlags::IN), can(PollFlags::OUT)))
 }
 
-/// While this lives, what is written leaves in full segments. When it is dropped, the rest leaves
-/// at once, even where Nagle's rule would hold it back, unless the socket was corked before. The
-/// socket then has its former options again.
+/// A socket in the state in which bytes that do not fill a segment wait, for 200 ms at most
+/// (`TCP_CORK`). When this value is dropped, the socket gets its former options back. Unless it was
+/// corked before, the waiting bytes then leave at once, even where Nagle's rule would hold them
+/// back.
 #[derive(Debug)]
 pub struct FullSegments<'a, S: AsFd> {
     socket: &'a S,
@@ -135,7 +136,7 @@ impl<'a, S: AsFd> FullSegments<'a, S> {
     /// # Errors
     /// When the descriptor is no TCP socket.
     ///
-    /// **Cost**: four system calls here, two at the end.
+    /// **Cost**: four system calls here, at most two at the end.
     pub fn begin(socket: &'a S) -> io::Result<Self> {
         let was_corked = sockopt::tcp_cork(socket)?;
         let had_no_delay = sockopt::tcp_nodelay(socket)?;

@@ -92,13 +92,13 @@ impl UdpSocket {
         Ok(Self { fd, family })
     }
 
-    /// Makes an unbound raw socket for packets of an IP protocol. It sends what follows the IP
-    /// header, which the kernel makes. It receives packets with their IP header over IPv4, and
-    /// without it over IPv6. Each such socket of a host receives all packets of the protocol to the
-    /// address that it is bound to. Addresses to send to have port 0.
+    /// Makes an unbound raw socket for packets of an IP protocol. The kernel makes the IP header of
+    /// what the socket sends. The socket receives packets with their IP header over IPv4, and
+    /// without it over IPv6. Every raw socket for the protocol receives all packets to the address
+    /// that it is bound to. Addresses to send to have port 0.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_RAW, or when the family is not available.
+    /// `PermissionDenied` without CAP_NET_RAW; another error when the family is not available.
     ///
     /// **Spec**: [`raw`](https://man7.org/linux/man-pages/man7/raw.7.html).
     pub fn raw(family: Family, protocol: NonZeroU8) -> io::Result<Self> {
@@ -227,7 +227,7 @@ impl UdpSocket {
     /// Sets the hop limit of unicast.
     ///
     /// # Errors
-    /// When `hops` is zero.
+    /// When `hops` is zero, for IPv4.
     pub fn set_unicast_hops(&self, hops: u8) -> io::Result<()> {
         self.set_by_family(libc::IP_TTL, libc::IPV6_UNICAST_HOPS, hops.into())
     }
@@ -302,8 +302,8 @@ impl UdpSocket {
     }
 
     /// Sets whether a send fails with `ENOBUFS` when the interface's own queue drops the datagram;
-    /// without this option the kernel reports the datagram as sent. ICMP errors then wait in the
-    /// socket's error queue, which [`crate::message::discard_errors`] empties.
+    /// without this option the kernel reports the datagram as sent. With the option, ICMP errors
+    /// wait in the socket's error queue, which [`crate::message::discard_errors`] empties.
     ///
     /// # Errors
     /// Never in practice.

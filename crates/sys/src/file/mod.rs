@@ -1,9 +1,9 @@
 //! Files beneath one directory, so that no name from the network can lead out of it.
 //!
-//! Paths are relative to a [`Directory`]. They are without `..`, and no symbolic link on the way is
-//! followed, even when another process puts one there at the wrong moment. The kernel checks that
-//! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). Where the kernel is too old or a sandbox
-//! forbids the call, components are opened one by one, with the same effect.
+//! Paths are relative to a [`Directory`]. They must not contain `..`. No symbolic link on the way
+//! is followed, even when another process puts one there at the wrong moment. The kernel checks
+//! that (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). Where the kernel is too old or a
+//! sandbox forbids the call, components are opened one by one, with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
@@ -96,7 +96,7 @@ impl Directory {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// `NotFound`, a link on the way, or `InvalidInput` for anything but a regular file.
+    /// `NotFound`, a link on the way, or anything but a regular file (usually `InvalidInput`).
     pub fn open_to_read(&self, path: &Path) -> io::Result<File> {
         self.regular(path, OFlags::RDONLY)
     }
@@ -165,12 +165,13 @@ impl Directory {
     }
 
     /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. It follows
-    /// neither name when that is a link. Some filesystems (NFS) cannot refuse a taken name: there,
-    /// a file gets its new name before it loses the old one, and renaming a directory fails.
+    /// neither name when that is a link. With [`Taken::Refuse`] there is an exception: on some
+    /// filesystems (NFS), a file gets its new name before it loses the old one, and renaming a
+    /// directory fails.
     ///
     /// # Errors
-    /// `AlreadyExists` with [`Taken::Refuse`]; `CrossesDevices` when the two are on different
-    /// filesystems.
+    /// `AlreadyExists` when the new name is taken, with [`Taken::Refuse`]; `CrossesDevices` when
+    /// the two are on different filesystems.
     pub fn rename(
         &self,
         from: &Path,
@@ -443,8 +444,8 @@ pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
 /// `TMPFS_MAGIC`.
 const TMPFS: FsWord = 0x0102_1994;
 
-/// Reserves disk space for `bytes` bytes of a file, and gives the file that length. So a full disk
-/// is found before data arrives.
+/// Reserves disk space for the first `bytes` bytes of a file, and lengthens a shorter file to
+/// `bytes`. So a full disk is found before data arrives. With 0 it empties the file.
 ///
 /// # Errors
 /// `StorageFull`, `FileTooLarge` or `QuotaExceeded`; `Unsupported` where the filesystem cannot

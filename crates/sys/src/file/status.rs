@@ -22,7 +22,7 @@ use rustix::{
 /// The status of a file, directory or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The kind of what has the name.
+    /// Whether this is a file, a directory, a link or something else.
     pub kind: Kind,
     /// Permission bits, including set-user-id and the like.
     pub mode: u32,

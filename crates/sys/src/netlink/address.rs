@@ -84,7 +84,7 @@ impl Scope {
         }
     }
 
-    /// Returns the scope's name in output.
+    /// Returns the scope's name for output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

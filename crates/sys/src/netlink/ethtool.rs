@@ -6,7 +6,7 @@ use super::{
     message::{fixed, u16_at},
 };
 
-/// The device features in one network namespace. Needs Linux 5.6 or later.
+/// The device features in one network namespace. Needs Linux 5.7 or later.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: NetlinkSocket,

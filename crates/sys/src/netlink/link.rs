@@ -189,7 +189,7 @@ impl LinkState {
         }
     }
 
-    /// Returns the state's name in output.
+    /// Returns the state's name for output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -281,7 +281,7 @@ pub(super) fn fixed<'a, const N: usize>(
     Ok((header, rest))
 }
 
-/// Returns the 32-bit number at `offset` of a header. The header's type gives its length.
+/// Returns the 32-bit number at `offset` of a header, in host order.
 pub(super) fn u32_at<const N: usize>(header: &[u8; N], offset: usize) -> u32 {
     u32::from_ne_bytes([
         header[offset],
@@ -291,7 +291,7 @@ pub(super) fn u32_at<const N: usize>(header: &[u8; N], offset: usize) -> u32 {
     ])
 }
 
-/// Returns the 16-bit number at `offset` of a header. The header's type gives its length.
+/// Returns the 16-bit number at `offset` of a header, in host order.
 pub(super) fn u16_at<const N: usize>(header: &[u8; N], offset: usize) -> u16 {
     u16::from_ne_bytes([header[offset], header[offset + 1]])
 }

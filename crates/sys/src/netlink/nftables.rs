@@ -2,7 +2,7 @@
 //! netlink, without the program `nft`.
 //!
 //! The rules have a table of their own, with one chain. That chain comes before connection
-//! tracking:
+//! tracking. The [`Mishap`] decides which of these rules it has:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop

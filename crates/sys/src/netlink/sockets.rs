@@ -37,8 +37,8 @@ pub struct TcpSocket {
 }
 
 impl TcpSocket {
-    /// Returns the connections of the calling thread's network namespace that can carry data, by
-    /// IPv4 and IPv6.
+    /// Returns the connections that can carry data, by IPv4 and IPv6, in the calling thread's
+    /// network namespace.
     ///
     /// # Errors
     /// When the kernel has no sock_diag, or its tables change faster than they can be read.

@@ -20,7 +20,7 @@ pub struct LinkStatistics {
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Received packets that the kernel dropped before any program saw them.
+    /// Received packets that the kernel dropped.
     pub rx_dropped: u64,
     /// Packets dropped on the way out.
     pub tx_dropped: u64,
@@ -31,8 +31,8 @@ pub struct LinkStatistics {
 }
 
 impl LinkStatistics {
-    /// Returns the number of packets that arrived at the interface and that no socket on it can
-    /// have seen.
+    /// Returns the number of packets that arrived at the interface and that the kernel or the
+    /// adapter dropped there.
     #[must_use]
     pub const fn rx_lost(&self) -> u64 {
         self.rx_dropped + self.rx_missed + self.rx_fifo

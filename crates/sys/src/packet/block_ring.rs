@@ -243,7 +243,7 @@ const FIRST_PACKET: usize = 16;
 const ADDRESS: usize = 48;
 const HEADER_LEN: usize = ADDRESS + 20;
 const FRAME_BYTES: u32 = 2048;
-/// Number of packets by which the hint is ahead of the returned packet.
+/// Number of packets from the next packet to the one whose header is fetched ahead.
 const AHEAD: usize = 3;
 
 const _: () = {

@@ -104,8 +104,8 @@ pub struct Offload {
     pub checksum: Option<(u16, u16)>,
 }
 
-/// The kind of packets into which a frame is to be cut. Such a frame has never crossed a wire in
-/// one piece.
+/// The kind of packets into which a frame is to be cut. The frame as a whole has never crossed a
+/// wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP in IPv4.
@@ -176,7 +176,7 @@ pub(super) struct RingHeader {
 impl RingHeader {
     /// Returns the packet whose header begins at `start` and whose room ends at `end` of the
     /// mapping. When the kernel has taken a VLAN tag out, this moves the hardware addresses and
-    /// puts the tag back. `None` when the header points outside the room.
+    /// puts the tag back. Returns `None` when the header points outside the room.
     ///
     /// # Safety
     /// The kernel has released the bytes from `start` to `end` and does not touch them during `'a`,

@@ -1,10 +1,10 @@
 //! Packet sockets (packet(7)): whole frames of an interface, through rings shared with the kernel.
 //!
 //! [`PacketSocket`] is the socket with its options. A ring takes it over: [`BlockRing`]
-//! (TPACKET_V3, packets packed into blocks: the cheapest), [`SlotRing`] (TPACKET_V2, one slot a
-//! packet: the lowest delay) and [`TransmitRing`]. A ring owns descriptor and mapping together, so
-//! neither outlives the other. Receiving rings hand out a [`RawPacket`], which borrows the ring's
-//! memory:
+//! (TPACKET_V3, packets packed into blocks: the cheapest), [`SlotRing`] (TPACKET_V2, a slot for
+//! each packet: the lowest delay) and [`TransmitRing`]. A ring owns descriptor and mapping
+//! together, so neither outlives the other. Receiving rings hand out a [`RawPacket`], which borrows
+//! the ring's memory:
 //!
 //! ```text
 //! kernel --copies--> | block 0 | block 1 | ... |   BlockRing::next_block -> Block -> RawPacket<'_>

@@ -1,4 +1,5 @@
-//! TPACKET_V2: one slot a packet, released at once; the lowest delay of the rings.
+//! TPACKET_V2: each packet has a slot, which the kernel releases at once. Of the rings, this one
+//! has the lowest delay.
 
 use std::{
     io,
@@ -21,8 +22,9 @@ pub struct SlotRing {
 }
 
 impl SlotRing {
-    /// Gives `socket` a ring of at least `bytes` bytes whose slots hold frames of `frame_bytes`
-    /// bytes. Longer frames are cut. The caller binds the socket afterwards.
+    /// Gives `socket` a ring of at least `bytes` bytes whose slots hold frames of at least
+    /// `frame_bytes` bytes. A frame that does not fit is cut. The caller binds the socket
+    /// afterwards.
     ///
     /// # Errors
     /// ENOMEM when the kernel has no room for the ring.

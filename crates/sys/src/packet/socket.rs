@@ -81,7 +81,7 @@ impl Fanout {
 pub struct SocketDrops {
     /// Packets that passed the filter; those that were dropped afterwards are among them.
     pub seen: u32,
-    /// Packets among these for which the kernel had no room.
+    /// Packets, among those of `seen`, for which the kernel had no room.
     pub dropped: u32,
     /// Number of times that a ring of blocks was full.
     pub freezes: u32,

@@ -38,8 +38,7 @@ pub struct TransmitRing {
     /// Number of frames written since the kernel last took all.
     untold: usize,
     refused: u64,
-    /// The place of the frame that the kernel refused, among the frames that waited before the
-    /// flush that refused it.
+    /// The place of the frame that the kernel refused: [`TransmitRing::take_refused`] returns it.
     refused_at: Option<usize>,
 }
 

@@ -72,7 +72,7 @@ pub struct XdpFrame<'a> {
     pub stamp_ns: Option<u64>,
 }
 
-/// The frames that a socket has dropped since it was made.
+/// Counts of the frames that a socket has dropped since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpDrops {
     /// Frames for which there was no chunk, or that were too long for a chunk.
@@ -89,7 +89,7 @@ pub struct XdpDrops {
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // The kernel itself pins the pages of `memory`; even so, the socket is dropped before they are.
+    // Dropped before `memory`, for good order: the kernel itself pins the pages of `memory`.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,
