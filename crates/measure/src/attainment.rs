@@ -44,8 +44,8 @@ impl Series<'_> {
     }
 
     /// Returns when the answers stopped for good, in nanoseconds from the start, and how many
-    /// messages were sent from then on. `None` when the losses at the end are so few that they may
-    /// happen on any path.
+    /// messages were sent from then on. `None` when the losses at the end are so few, or in so
+    /// short a time, that they may happen on any path.
     #[must_use]
     pub fn silence(&self) -> Option<(u64, u64)> {
         let unanswered = self.slices.iter().rev().flat_map(|&(start, run)| {

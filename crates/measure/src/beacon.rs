@@ -15,13 +15,13 @@ pub struct Beacon {
     pub token: u64,
     /// The host's name, of at most 256 bytes.
     pub name: String,
-    /// The group that is searched.
+    /// The group whose faults are searched for.
     pub group: SocketAddr,
     /// Time to live of the host's packets to the group.
     pub hops: u8,
-    /// The interface by which the host sends.
+    /// The interface by which the host sends to the group.
     pub interface: String,
-    /// The host's address there.
+    /// The host's address on that interface.
     pub address: Option<IpAddr>,
     /// Why the host cannot send.
     pub refusal: Option<String>,

@@ -14,7 +14,7 @@ use crate::{PROBE_BYTES_MIN, Probe, ProbeKind};
 /// What one end reports of its wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockWord {
-    /// A daemon says that it keeps the clock synchronised.
+    /// True when a daemon says that it keeps the clock synchronised.
     pub is_synchronised: bool,
     /// The most by which the clock may be wrong, as the daemon states it, in nanoseconds.
     pub error_ns_max: u64,
@@ -47,7 +47,7 @@ impl ClockWord {
 
     /// Reads an answer and its word; `None` for every other message, and for a report that cannot
     /// be true: the answer was sent before the question was received, or more than
-    /// [`ANSWER_NS_MAX`] after it.
+    /// [`ANSWER_NS_MAX`] after it, or the times are past the year 2262.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Probe, Self)> {
         let probe = Probe::parse(message).ok()?;
@@ -74,9 +74,9 @@ impl ClockWord {
 
 /// Bytes of the smallest message that has room for a [`ClockWord`].
 pub const CLOCK_BYTES: usize = PROBE_BYTES_MIN + 40;
-/// Longest that a reflector may say it took to answer: ten seconds.
+/// The longest time between question and answer that a reflector may report, in nanoseconds.
 pub const ANSWER_NS_MAX: u64 = 10_000_000_000;
-/// A later time is refused, because its differences would not fit a signed number.
+/// The latest time that is accepted: differences of later times would not fit a signed number.
 const TIME_NS_MAX: u64 = i64::MAX as u64 - ANSWER_NS_MAX;
 
 #[cfg(test)]

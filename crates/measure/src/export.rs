@@ -49,7 +49,7 @@ impl Format {
 
     /// The names that [`Format::of`] understands.
     pub const NAMES: &'static str = ".png, .svg, .html, .hlog or .csv";
-    /// The names of picture formats among them.
+    /// The names of the formats that are pictures.
     pub const PICTURE_NAMES: &'static str = ".png, .svg or .html";
 }
 
@@ -57,7 +57,7 @@ impl Format {
 /// the time of the stamped messages went.
 ///
 /// # Errors
-/// When `output` fails, or when `with_hops` is set and no message was stamped.
+/// When `output` fails, or for a picture `with_hops` when no message was stamped.
 pub fn export(
     output: &mut impl Write,
     format: Format,

@@ -119,7 +119,8 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Takes one delay in nanoseconds; one longer than [`Latencies::VALUE_NS_MAX`] counts as that.
+    /// Takes one delay in nanoseconds. A delay above [`Latencies::VALUE_NS_MAX`] counts as that
+    /// value.
     pub fn take(&mut self, delay_ns: u64) {
         self.0.saturating_record(delay_ns);
     }
@@ -149,7 +150,7 @@ fn empty() -> Histogram<u64> {
         .expect("the bounds and the precision are constants that the crate takes")
 }
 
-/// Names one of a run's histograms.
+/// One of the histograms of [`Latencies`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Round trips from the intended time of sending.
@@ -205,8 +206,8 @@ impl Percentiles {
 }
 
 /// Writes runs as an HdrHistogram interval log (version 1.3, histograms in V2 form, values in
-/// nanoseconds), for the tools that read those. Each run gives two lines: round trips from the
-/// intended time under its label, those from the actual time under `label-actual`.
+/// nanoseconds), for tools that read such logs. Each run gives two lines: round trips from the
+/// intended time under its label, and round trips from the actual time under `label-actual`.
 ///
 /// # Errors
 /// When the writer fails.

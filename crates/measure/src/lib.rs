@@ -10,10 +10,10 @@
 //!                                                         figures     plot: PNG, SVG, HTML, text
 //! ```
 //!
-//! All times are nanoseconds of one monotonic clock since the start of their run. A round trip is
-//! counted twice: from the *intended* time of sending, so that it includes every stall of the
-//! sender, and from the *actual* time. Half a round trip is never shown, because it is no one-way
-//! delay.
+//! The times of a round-trip measurement are nanoseconds of one monotonic clock since the start of
+//! their run. A round trip is counted twice: from the *intended* time of sending, so that it
+//! includes every stall of the sender, and from the *actual* time. Half a round trip is never
+//! shown, because it is no one-way delay.
 //!
 //! This crate reads no clocks, moves no packets and opens no files.
 #![forbid(unsafe_code)]

@@ -153,9 +153,9 @@ pub struct LoadCheck {
 /// What a [`LoadCheck`] has found, in messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadTally {
-    /// Intact messages, each counted once.
+    /// Intact messages that came in order, each counted once.
     pub received: u64,
-    /// Bytes of the intact messages.
+    /// Bytes of the messages that `received` counts.
     pub bytes: u64,
     /// Messages skipped between the first and the last one received.
     pub missing: u64,

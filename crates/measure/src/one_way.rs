@@ -25,7 +25,7 @@ pub struct ClockExchange {
     pub sent_there_ns: u64,
     /// When the answer arrived here.
     pub received_ns: u64,
-    /// The state of the clock here at that moment.
+    /// The state of the clock here.
     pub here: ClockState,
     /// The state of the clock there.
     pub there: ClockState,

@@ -68,7 +68,7 @@ impl<'a> Series<'a> {
         for sample in &run.samples {
             self.latencies.take(sample);
         }
-        // A run that was killed has no counts, so they are made from its samples.
+        // A run that was killed has no end. Its length and its counts then come from its samples.
         let last = run.samples.last().map_or(0, |sample| sample.sent_ns + 1);
         let lasted_ns = run.end.map_or(last, |end| end.lasted_ns.max(last));
         self.slices.push((self.lasted_ns, run));
@@ -94,7 +94,7 @@ impl<'a> Series<'a> {
             .flat_map(|&(start, run)| run.samples.iter().map(move |sample| (start, sample)))
     }
 
-    /// Returns every stamped message, with when it was sent on the common axis.
+    /// Returns every stamped message, with the time on the common axis when it was sent.
     pub fn splits(&self) -> impl Iterator<Item = (u64, &'a Split)> {
         self.slices.iter().flat_map(|&(start, run)| {
             run.splits.iter().map(move |split| {
@@ -192,8 +192,8 @@ impl Series<'_> {
 pub struct StampingCost {
     /// Median of the differences, in nanoseconds.
     pub p50_ns: i64,
-    /// Half the width of the median's 95 % interval. A median below zero can only be noise, so this
-    /// is at least its size.
+    /// Half the width of the median's 95 % interval. A negative median can only be noise: then this
+    /// is at least the median's absolute value.
     pub noise_ns: u64,
 }
 
@@ -240,7 +240,8 @@ fn told_by(samples: &[Sample]) -> Counts {
     }
 }
 
-/// The fewest differences that give an interval: of fewer, it would take in nearly all.
+/// The fewest differences that give an interval: with fewer, the interval would span nearly all of
+/// them.
 const PAIRS_MIN: usize = 12;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Chances of a number of successes among independent trials, summed term by term from the largest
-//! term on: exact but for the rounding of the sum.
+//! term on. Only the rounding of the sum makes them inexact.
 
 /// Returns the chance of at most `most` successes in `trials`, each with the chance `each`.
 pub(super) fn at_most(trials: u64, most: u64, each: f64) -> f64 {
@@ -88,7 +88,7 @@ fn exactly(ways: f64, trials: u64, count: u64, each: f64) -> f64 {
 }
 
 fn expanded(trials: f64, count: f64, rest: f64, each: f64) -> f64 {
-    // The series of Stirling's formula: for more than SUMMED_MAX, two terms are exact.
+    // The series of Stirling's formula: above SUMMED_MAX, its first two terms are exact enough.
     let stirling = |n: f64| 1.0 / (12.0 * n) - 1.0 / (360.0 * n * n * n);
     let exponent = stirling(trials)
         - stirling(count)

@@ -46,7 +46,8 @@ impl LossCount {
     }
 
     /// Returns how many frames must be expected in all, with this number of losses, to prove that
-    /// the share lost is below `share`; `None` when `share` is 0 or less, which no number proves.
+    /// the share lost is below `share`; `None` when `share` is 0 or less, which no number proves,
+    /// or so small that the number does not fit the type.
     #[must_use]
     pub fn expected_to_prove(self, share: f64) -> Option<u64> {
         if share <= 0.0 {
@@ -138,7 +139,7 @@ impl Stability {
     ///
     /// Each frame stands for the interval up to the next frame: 12,000 frames at 20 a second are
     /// ten minutes, though the last comes 599.95 s after the first. One more interval allows for
-    /// frames that are not delivered equally late. The result is at most `first_to_stop` and one
+    /// frames that are not delivered equally late. The result is at most `first_to_stop` plus one
     /// interval, because the first frame was on its way before it was whole.
     #[must_use]
     pub fn lasted(expected: u64, first_to_last: Duration, first_to_stop: Duration) -> Duration {

@@ -54,7 +54,8 @@ impl FrameLoad {
     }
 
     /// Returns the socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one
-    /// whole frame. So all packets of a frame may come before the receiver reads the first.
+    /// whole frame. With this buffer, all packets of a frame may come before the receiver reads the
+    /// first.
     #[must_use]
     pub fn frame_buffer_bytes(&self) -> u64 {
         self.buffer_bytes(self.packets_per_frame() as f64)
@@ -125,10 +126,11 @@ impl FrameLoad {
 pub enum Repair {
     /// Nothing: each lost packet costs its frame.
     None,
-    /// Each lost packet is asked for this many times; a request or its answer may be lost, too.
+    /// Each lost packet is asked for up to this many times; a request or its answer may be lost,
+    /// too.
     Requests(u32),
-    /// Each group of `data` packets has `parity` further packets, and any `data` of them all are
-    /// enough.
+    /// Each group of `data` packets has `parity` further packets. Any `data` packets of the group,
+    /// of either kind, are enough.
     Parity {
         /// Packets of a group that carry the frame; 0 counts as 1. The last group may have fewer.
         data: u16,
@@ -161,7 +163,7 @@ pub enum Resource {
     },
     /// The processor.
     Processor {
-        /// Packets of the stream's size each second that the processor was measured to carry.
+        /// Packets each second, of the stream's size, that the processor carried in a measurement.
         packets_per_s: f64,
     },
 }

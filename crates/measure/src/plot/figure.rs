@@ -342,7 +342,7 @@ impl Page {
         self.outline([left, top, width, height]);
     }
 
-    /// Marks the times when the measuring thread itself did not run.
+    /// Marks the disturbances of the measurement above a map.
     fn disturbances(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
         let lasted = panel.lasted_ns.max(1) as f64;
         for &(at, lasts) in &panel.disturbances {
@@ -429,7 +429,8 @@ impl Page {
     }
 }
 
-/// Points of a curve: a time in nanoseconds and its share in nines; 0.999 is 3.
+/// Returns the points of a curve: times in nanoseconds, each with its share in nines. A share of
+/// 0.999 is 3 nines.
 fn curve(latencies: &Latencies, which: Which) -> Vec<(f64, f64)> {
     let nines = |share: f64| {
         if share >= 1.0 {

@@ -7,8 +7,9 @@
 //! ```text
 //!   raw::File --> Panel (points of one kind over time) --> Grid (counts) --> Scene --> bytes
 //! ```
-//! There is no plotting library, because it would draw a map of 100,000 cells as rectangles, an SVG
-//! of 20 MB. Here a map is one embedded image. The program carries the font of a PNG's text.
+//! The crate uses no plotting library: it would draw a map of 100,000 cells as that many
+//! rectangles, which makes an SVG of 20 MB. Here a map is one embedded image. The program carries
+//! the font of a PNG's text.
 
 mod axis;
 pub use axis::{Axis, Scale};

@@ -7,7 +7,7 @@ pub(super) const WHITE: Colour = [255, 255, 255];
 pub(super) const INK: Colour = [32, 32, 36];
 pub(super) const FAINT: Colour = [216, 216, 222];
 pub(super) const GREY: Colour = [110, 110, 118];
-/// The colour of disturbances: pauses, throttling.
+/// The colour of what a reader must not miss: disturbances, and rates beyond the knee.
 pub(super) const ALARM: Colour = [200, 30, 90];
 
 /// The colours of curves. Colour-blind readers can tell the first six apart (Okabe and Ito, 2008).

@@ -16,7 +16,7 @@ pub struct SizeCurve {
     pub points: Vec<SizePoint>,
 }
 
-/// One size.
+/// The results at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizePoint {
     /// Payload bytes of a datagram.

@@ -113,7 +113,7 @@ pub struct Setup {
 pub struct End {
     /// For how many nanoseconds messages were sent.
     pub lasted_ns: u64,
-    /// The accounts.
+    /// The counts of messages.
     pub counts: Counts,
     /// Processor seconds that the hypervisor took during the run.
     pub steal_s: Option<f64>,
@@ -137,16 +137,17 @@ pub struct File {
     pub manifest: Manifest,
     /// The runs, in the order of the file.
     pub runs: Vec<Run>,
-    /// Where the file ends too early; `None` for a complete file.
+    /// What is missing when the file ends too early; `None` for a complete file.
     pub cut: Option<FileCut>,
 }
 
 /// What is missing from a file that ends too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCut {
-    /// Bytes at the end of the file that begin a block; they are left out.
+    /// Bytes at the end of the file that belong to a block that is not whole. The reader leaves
+    /// them out.
     pub left_out: u64,
-    /// How many bytes this block lacks, when its length is known.
+    /// How many bytes that block lacks, when its length is known.
     pub missing: Option<u64>,
 }
 

@@ -9,7 +9,7 @@
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// A number of its own for each trial and direction: datagrams with another number do not
+    /// A number that only one direction of one trial has. Datagrams with another number do not
     /// belong to it.
     pub token: u64,
     /// The datagram's number in the trial, from 0.
