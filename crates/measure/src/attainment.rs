@@ -4,8 +4,8 @@
 use crate::Series;
 
 impl Series<'_> {
-    /// Returns the most messages of this size that the link carries each second, one way. Counts
-    /// the headers of the transport. `None` when the link's speed is unknown.
+    /// Returns the most messages of the series' size that the link carries each second, one way.
+    /// Counts the headers of the transport. `None` when the link's speed is unknown.
     #[must_use]
     pub fn link_max_per_s(&self) -> Option<u64> {
         let bytes = self.setup.size_bytes + self.setup.transport.extra_bytes();

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use base::Rng;
 
-/// Makes and recognises the messages of one load run. A clone shares the block.
+/// The pattern of one load run: it makes and recognises the run's messages. A clone shares the
+/// block.
 #[derive(Clone, Debug)]
 pub struct LoadPattern {
     seed: u64,
@@ -141,7 +142,7 @@ impl LoadSizes {
     }
 }
 
-/// Checks the messages of one sender in the order of their arrival.
+/// A check of the messages of one sender, in the order of their arrival.
 #[derive(Clone, Debug)]
 pub struct LoadCheck {
     pattern: LoadPattern,

@@ -49,7 +49,7 @@ impl RawAddress {
         &mut self.len
     }
 
-    /// Returns the address as the structures of socket options hold it.
+    /// Returns the address's bytes, for the structures of socket options.
     pub(crate) const fn bytes(&self) -> AddressBytes {
         self.bytes
     }

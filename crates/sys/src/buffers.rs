@@ -7,13 +7,13 @@ use crate::call::int_options;
 /// The buffers of one socket, in bytes of kernel memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// Bytes in use for what has arrived.
+    /// Bytes that received data takes at this moment.
     pub receive_used_bytes: u32,
-    /// The most bytes for what arrives.
+    /// The most bytes that received data may take.
     pub receive_bytes: u32,
-    /// The most bytes for what is sent.
+    /// The most bytes that data to send may take.
     pub send_bytes: u32,
-    /// Bytes in use for what is sent.
+    /// Bytes that data to send takes at this moment.
     pub send_used_bytes: u32,
     /// Packets that were dropped at the socket.
     pub drops: u32,

@@ -90,7 +90,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Returns true for a jump that goes back. Only an unconditional jump can: its distance is signed.
+/// Returns true for a jump that goes back. Only an unconditional jump can go back: its distance is
+/// signed.
 fn goes_back(op: &FilterOp) -> bool {
     op.code == JUMP && op.operand.cast_signed() < 0
 }

@@ -176,8 +176,8 @@ pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
     (0..reports_max).take_while(take).count()
 }
 
-/// Receives one message: its bytes, its sender into `from`, and its control messages. Returns the
-/// lengths of bytes and control messages.
+/// Receives one message: its bytes into `bytes`, its sender into `from`, and its control messages
+/// into `control`. Returns the lengths of bytes and control messages.
 #[inline]
 pub(crate) fn receive_one(
     fd: BorrowedFd<'_>,

@@ -97,7 +97,7 @@ impl Epoll {
         Ok(epoll::add(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Changes the events asked for of a descriptor in the set.
+    /// Changes which events the set reports of a descriptor that it has.
     ///
     /// # Errors
     /// When the descriptor is not in the set.

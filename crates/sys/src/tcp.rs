@@ -109,12 +109,12 @@ pub fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<usize> {
     Ok(sockopt::socket_send_buffer_size(stream)?)
 }
 
-/// Bounds how long a lost segment goes unnoticed when no other follows it. The kernel sends the
-/// segment again `resend_min` after a round trip (the kernel's own least value is 200 ms). It
-/// delays the acknowledgement of what arrives by `ack_max` at most (its own bound is 40 ms or
-/// more). `resend_min` must exceed the `ack_max` of the other end; otherwise segments are sent
-/// twice, and nothing else goes wrong. The kernel counts both times in its ticks, and each must be
-/// at least two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
+/// Bounds how long a lost segment goes unnoticed when no further segment follows it. The kernel
+/// sends the segment again `resend_min` after a round trip (the kernel's own least value is 200
+/// ms). The kernel delays the acknowledgement of what arrives by `ack_max` at most (its own bound
+/// is 40 ms or more). `resend_min` must exceed the `ack_max` of the other end; otherwise segments
+/// are sent twice, and nothing else goes wrong. The kernel counts both times in its ticks, and each
+/// must be at least two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
 ///
 /// Linux before 6.15 has neither option; there, the call changes nothing.
 ///

@@ -68,8 +68,8 @@ pub fn write_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<us
 }
 
 /// Returns the number of written bytes that the peer's kernel has not acknowledged. The end of the
-/// stream counts as one byte once it is queued. After the connection has failed, the number is what
-/// it was then.
+/// stream counts as one byte once it is queued. After the connection has failed, the number no
+/// longer changes.
 ///
 /// # Errors
 /// When the descriptor is no TCP socket, or it listens.

@@ -9,7 +9,7 @@ use super::binomial;
 pub struct LossCount {
     /// Frames that were due, the lost ones among them.
     pub expected: u64,
-    /// Frames that were lost, for whatever cause; more than `expected` counts as all.
+    /// Frames that were lost, for whatever cause. A number above `expected` counts as `expected`.
     pub lost: u64,
 }
 

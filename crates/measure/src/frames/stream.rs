@@ -53,16 +53,16 @@ impl FrameLoad {
         self.frame_bytes as f64 / self.wire_bytes_per_frame().max(1) as f64
     }
 
-    /// Returns the socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one
-    /// whole frame. With this buffer, all packets of a frame may come before the receiver reads the
-    /// first.
+    /// Returns the bytes of a socket buffer that holds one whole frame, as `SO_RCVBUF` and
+    /// `net.core.rmem_max` count them. With this buffer, all packets of a frame may come before the
+    /// receiver reads the first.
     #[must_use]
     pub fn frame_buffer_bytes(&self) -> u64 {
         self.buffer_bytes(self.packets_per_frame() as f64)
     }
 
-    /// Returns the socket buffer that holds what comes, at the stream's rate, while the receiver
-    /// pauses.
+    /// Returns the bytes of a socket buffer that holds what comes, at the stream's rate, while the
+    /// receiver pauses.
     #[must_use]
     pub fn pause_buffer_bytes(&self, pause: Duration) -> u64 {
         self.buffer_bytes(self.packets_per_s() * pause.as_secs_f64())
@@ -79,7 +79,8 @@ impl FrameLoad {
 
     /// Returns the chance that a frame is not whole at its deadline, when each packet (data,
     /// repair, parity or request) is lost with the chance `packet_loss`, independently of the
-    /// others. When losses come in bursts, fewer frames are hit, but parity repairs fewer of those.
+    /// others. When losses come in bursts, fewer frames are hit, but parity repairs fewer of the
+    /// frames that are hit.
     #[must_use]
     pub fn loss(&self, packet_loss: f64, repair: Repair) -> f64 {
         let packets = self.packets_per_frame();
@@ -103,8 +104,8 @@ impl FrameLoad {
         }
     }
 
-    /// Returns the socket buffer that holds this number of packets. Each packet costs a descriptor,
-    /// and memory in the powers of two that drivers allocate.
+    /// Returns the bytes of a socket buffer that holds this number of packets. Each packet costs a
+    /// descriptor, and memory in the powers of two that drivers allocate.
     fn buffer_bytes(&self, packets: f64) -> u64 {
         let packet = u64::from(self.mtu_bytes) + ETHERNET_HEADER;
         let data = (packet + HEADROOM + SHARED_INFO).next_power_of_two();

@@ -7,7 +7,8 @@ use super::{
     svg::{escape, svg},
 };
 
-/// Draws a scene as a web page. `about` is shown below the picture, line by line: the manifest.
+/// Draws a scene as a web page. `about`, usually a manifest, is shown below the picture, line by
+/// line.
 #[must_use]
 pub fn html(scene: &Scene, title: &str, about: &str) -> String {
     let maps: Vec<Cells<'_>> = scene

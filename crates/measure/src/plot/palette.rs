@@ -30,11 +30,11 @@ pub(super) const LINES: [Colour; 12] = [
 /// Number of colours of the map.
 pub(super) const LEVELS: u8 = 200;
 
-/// Returns the colour of the map for a count, from low (0) to high (`LEVELS - 1`). The colours are
-/// those of viridis, whose lightness changes evenly. So grey prints and colour-blind readers show
-/// the same differences. High counts are dark, because the ground is white. The lightest quarter,
-/// yellow, is left out: outliers are single messages in cells of two pixels, and must be seen on
-/// the white ground.
+/// Returns the map's colour for a level: 0 is for the lowest counts, `LEVELS - 1` for the highest.
+/// The colours are those of viridis, whose lightness changes evenly. So grey prints and
+/// colour-blind readers show the same differences. High counts are dark, because the ground is
+/// white. The lightest quarter, yellow, is left out: outliers are single messages in cells of two
+/// pixels, and must be seen on the white ground.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&VIRIDIS, LIGHTEST * place)

@@ -174,7 +174,7 @@ fn of_sweep(one: &Series<'_>) -> String {
     format!("{host} {sched} {engine} {}", setup.transport)
 }
 
-/// Returns the minimum, and the maximum or 1e-9 if that is greater.
+/// Returns the minimum and the maximum of the values; the maximum is at least 1e-9.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 1e-9), |(min, max), value| {
         (f64::min(min, value), f64::max(max, value))

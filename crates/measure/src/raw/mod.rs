@@ -10,7 +10,7 @@
 //!   kind 3  samples   per message: slots skipped | late | rtt + 1, or 0 when lost
 //!   kind 4  splits    per stamped message: sequence gap | queue | device | link | wake
 //!   kind 5  disturbance  JSON: something that happened to the measurement (Disturbance)
-//!   kind 6  run end   JSON: its accounts (End)
+//!   kind 6  run end   JSON: the counts of the run (End)
 //! ```
 //! Numbers of kinds 3 and 4 are LEB128; times are nanoseconds. A run with a schedule stores how
 //! late each message left. A run without one (ping-pong) stores the time since the message before.
@@ -119,7 +119,7 @@ pub struct End {
     pub steal_s: Option<f64>,
     /// Processor seconds of this process.
     pub process_cpu_s: Option<f64>,
-    /// The run ended early: the far end stopped answering, or the user stopped the run.
+    /// True when the run ended early: the far end stopped answering, or the user stopped the run.
     pub is_cut: bool,
     /// What PGM repaired; `None` over another transport.
     pub repairs: Option<Repairs>,

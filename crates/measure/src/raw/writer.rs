@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds where a message's time went. Messages must come in the order of their numbers.
+    /// Adds the split of a message's time. Messages must come in the order of their numbers.
     ///
     /// # Errors
     /// As [`Writer::new`].

@@ -1,4 +1,4 @@
-//! Searches for the highest rate without loss by halving: decides what to try next, and when the
+//! Searches by halving for the highest rate without loss: decides what to try next, and when the
 //! rate is known.
 //!
 //! ```text

@@ -1,14 +1,13 @@
-//! Counts which datagrams of a trial came: each once, however late it comes and however often.
+//! Counts the datagrams of a trial that came: each once, however late and however often it comes.
 //!
 //! ```text
 //!   numbers      0 ......... | base ........ base + WINDOW |
 //!                 forgotten      one bit each                 moves the window on
 //! ```
 //! A number behind the window counts as not seen before. A datagram gets there only when 65,536
-//! others overtake it, which the 16-bit IP ID does not survive either. The memory is 8 KiB in any
-//! case.
+//! others overtake it. The memory is 8 KiB in any case.
 
-/// Counts datagrams by number.
+/// A count of datagrams by number.
 #[derive(Clone, Debug)]
 pub struct Tally {
     bits: Vec<u64>,

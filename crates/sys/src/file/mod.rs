@@ -224,8 +224,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Sets the user and the group of what is at `path`; `None` leaves one as it is. It does not
-    /// follow a link there: the link itself gets the new owner.
+    /// Sets the user and the group of what is at `path`; `None` leaves the user or the group
+    /// unchanged. It does not follow a link there: the link itself gets the new owner.
     ///
     /// # Errors
     /// `PermissionDenied` when this process may not; `InvalidInput` for a number that this
@@ -479,7 +479,8 @@ pub fn allocate_ahead(file: &File, at: u64, bytes: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fallocate(file, flags, at, bytes))?)
 }
 
-/// Sets the user and the group of an open file or directory; `None` leaves one as it is.
+/// Sets the user and the group of an open file or directory; `None` leaves the user or the group
+/// unchanged.
 ///
 /// # Errors
 /// As [`Directory::set_owner_of`].

@@ -28,11 +28,11 @@ pub struct Status {
     pub mode: u32,
     /// Number of the user who owns the file.
     pub owner: u32,
-    /// Number of its group.
+    /// Number of the file's group.
     pub group: u32,
     /// Length in bytes; for a link, the length of its text.
     pub bytes: u64,
-    /// Bytes that it takes on the disk.
+    /// Bytes that the file takes on the disk.
     pub taken_bytes: u64,
     /// When the contents were last modified.
     pub modified: FileTime,
