@@ -51,7 +51,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Begins the end; when it has begun already, can only bring its deadline nearer. With
+    /// Begins the end. If it has begun already, only a nearer deadline has an effect. With
     /// `is_cut`, the source delivers what it has taken, then breaks the session off.
     pub(crate) fn begin(
         &mut self,
@@ -131,8 +131,8 @@ pub(crate) struct Confirming {
     end: u64,
     /// The owner had more to send: the session is to be broken off.
     is_cut: bool,
-    /// Receivers reported when the end began. They say good-bye once they have seen the end, and
-    /// still count as receivers that confirm.
+    /// Receivers reported when the end began. They leave once they have seen the end, so that later
+    /// none may report.
     has_reporters: bool,
 }
 

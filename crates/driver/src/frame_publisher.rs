@@ -1,5 +1,5 @@
 //! The sending end of frames: a publisher that sends whole frames, each with a deadline, at a pace
-//! that the frames set.
+//! that follows from their size and interval.
 //!
 //! A frame goes into the transmit log whole, or not at all. From there it leaves evenly over the
 //! interval between two frames, or in bursts with pauses. No receiver holds it back: the window
@@ -71,7 +71,8 @@ impl FrameStream {
             .saturating_add(self.frames.format.len());
         let packets = whole.div_ceil(packet_bytes);
         let wire_bytes = whole.saturating_add(packets.saturating_mul(overhead));
-        // Pieces may be a little shorter than this, because packets also hold options.
+        // Packets also hold options. So pieces may be a little shorter than `packet_bytes`, and
+        // more in number.
         let room_bytes = wire_bytes.saturating_add(wire_bytes / 16 + config.mtu());
         let room_packets = packets.saturating_add(packets / 16 + 1);
         let mut builder = config
@@ -124,7 +125,7 @@ impl FrameStream {
     }
 }
 
-/// Returns `bytes` and the bytes of the parity packets that leave with them unasked.
+/// Returns `bytes` plus the bytes of the parity packets that leave with them without a request.
 fn with_parity(bytes: usize, config: &Config) -> usize {
     let parity = config.fec_proactive().max(config.fec_proactive_max()) as usize;
     match config.fec_group() as usize {
@@ -171,7 +172,7 @@ pub struct FramePublisher {
 
 impl FramePublisher {
     /// Opens a session. `sending` has the parameters of [`FrameStream::settle`]. `audience` holds
-    /// the owner's choices; its policy is overwritten, as no receiver holds frames back.
+    /// the owner's choices; its policy is overwritten, because no receiver holds frames back.
     #[must_use]
     pub fn open(
         sending: &Sending,
@@ -207,7 +208,7 @@ impl FramePublisher {
         self.offer_heard(timestamp_ns, len, fill)
     }
 
-    /// Returns true when a receiver reports, or when frames leave without one.
+    /// Returns true when a receiver reports, or when frames are sent even to nobody.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.is_always_sent || self.publisher.audience().receiver_count() > 0
@@ -388,7 +389,7 @@ struct Bursts {
     left: usize,
     /// Nothing leaves before this time.
     due: Instant,
-    /// One past the last packet of each frame that has not left.
+    /// For each frame that has not left, the position after its last packet.
     ends: VecDeque<u64>,
 }
 

@@ -130,12 +130,12 @@ impl Publisher {
         self.source.uncork();
     }
 
-    /// Begins the end of the session in good order; when it has begun already, can only bring its
-    /// deadline nearer. Further turns send everything, wait until the expected receivers have
-    /// joined and every reporting receiver has everything or is gone, and announce the end. If the
-    /// deadline comes before everything was sent, and given to the receivers that are here, the
-    /// source breaks the session off and tells receivers so. [`Publisher::ended`] says how the
-    /// session ended, once it has.
+    /// Begins the end of the session in good order. If the end has begun already, only a nearer
+    /// deadline has an effect. Further turns send everything, wait until the expected receivers
+    /// have joined and every reporting receiver has everything or is gone, and announce the end. If
+    /// the deadline comes before everything was sent, or before the receivers that are here were
+    /// given everything, the source breaks the session off and tells receivers so.
+    /// [`Publisher::ended`] says how the session ended, once it has.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);
@@ -212,8 +212,8 @@ impl Handle<()> for Publisher {
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         self.audience.handle_timeout(now);
-        // The ending comes before the source, which could otherwise end while a receiver lacks
-        // something.
+        // The ending comes first, because it may lengthen the source's linger. Otherwise the source
+        // could end while a receiver lacks something.
         self.ending
             .advance(now, &mut self.source, &mut self.audience);
         self.source.handle_timeout(now);

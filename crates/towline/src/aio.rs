@@ -62,7 +62,7 @@ impl AsyncPublisher {
     }
 
     /// Says to hand-written futures whether [`AsyncPublisher::try_send`] has room. If it has none,
-    /// the task is woken later.
+    /// the task is woken when that may have changed.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -230,7 +230,7 @@ impl AsyncSubscriber {
     }
 
     /// Does for hand-written futures what [`AsyncSubscriber::ready`] does when it is awaited. If
-    /// nothing is there, the task is woken later.
+    /// nothing is there, the task is woken when something comes.
     ///
     /// # Errors
     /// The error that ended the session.

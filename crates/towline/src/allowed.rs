@@ -1,4 +1,4 @@
-//! Which hosts an end takes as its peers, as addresses and prefixes.
+//! The hosts that an end takes as its peers, written as addresses and prefixes.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 

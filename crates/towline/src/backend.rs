@@ -68,7 +68,8 @@ impl Backend {
         }
     }
 
-    /// Returns what held connections back, by their peers.
+    /// Returns each peer's address with what held its connection back; nothing where packets carry
+    /// the content.
     #[cfg(feature = "files")]
     pub(crate) fn held_back(&self) -> Vec<(std::net::SocketAddr, net::HeldBack)> {
         match self {

@@ -1,9 +1,9 @@
-//! The counters of a running process, which other processes can read: `towline top` and `towline
-//! stat`.
+//! The counters of a running process, which other processes such as `towline top` and `towline
+//! stat` can read.
 //!
 //! About ten times a second a session's loop publishes a snapshot of its counters into a slot. A
-//! thread answers each connection to a local socket with one JSON document and closes it. This
-//! module does not know what the counters mean.
+//! thread answers each connection to a local socket with one JSON document, then closes the
+//! connection. This module does not know what the counters mean.
 //!
 //! ```text
 //!   session --publish--> CounterSlot --.

@@ -38,8 +38,8 @@ pub struct Completed {
     pub bytes: u64,
     /// The root hash, in hexadecimal digits: `TOWLINE_ROOT`.
     pub root: String,
-    /// All entries that the transfer brought into the directory, without those below them: what
-    /// the program reads from its standard input, with a zero byte behind each.
+    /// The entries that the transfer brought at the top of the directory, without what lies below
+    /// them. The program reads them from its standard input, with a zero byte behind each.
     pub items: Vec<PathBuf>,
 }
 
@@ -119,14 +119,14 @@ impl Hook {
     }
 
     /// Sets how long a program may run. After that it is asked to end (SIGTERM), and killed if it
-    /// still runs 2 s later, because the others wait for it. Default [`Hook::LIMIT`].
+    /// still runs 2 s later, because the runs for later transfers wait. Default [`Hook::LIMIT`].
     #[must_use]
     pub const fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Checks that `program` can be run, before any transfer is waited for.
+    /// Checks that `program` can be run. A receiver does this before it waits for a transfer.
     ///
     /// # Errors
     /// When there is no such program, or when it may not be executed.
@@ -182,7 +182,8 @@ impl Hook {
         self.waiting.push_back(completed);
     }
 
-    /// Checks on the running program, and starts the next one. Returns true when none is left.
+    /// Checks on the running program, and starts the next one. Returns true when no program runs
+    /// and none waits.
     pub fn turn(&mut self) -> bool {
         if let Some(running) = &mut self.running {
             let ended = match running.child.try_wait() {

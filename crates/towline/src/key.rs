@@ -72,7 +72,7 @@ impl Aead for Cipher {
 
 /// Reads the key in the file `path`: 32 to 4096 random bytes, as from `head -c 32 /dev/urandom`. A
 /// secret that is text has at least 43 characters, as many as 32 random bytes take in base64, and
-/// holds no words. A line end after the first 32 bytes does not count.
+/// holds no words. Line ends at the end of the file do not count, except within the first 32 bytes.
 ///
 /// # Errors
 /// When the file cannot be read or is not a regular file, when neither this user nor root owns it,
@@ -105,7 +105,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
         let remedy = if metadata.uid() == own {
             format!("run `chmod 600 {shown}`")
         } else {
-            // Root has the file: with mode 600 alone this user could not read it.
+            // Root owns the file: with mode 600 alone this user could not read it.
             format!("as root run `chown {own} {shown}; chmod 600 {shown}`")
         };
         return Err(refused(&cause).advise(remedy).into());
@@ -122,7 +122,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     Ok(Key::derive(&secret))
 }
 
-/// Checks that nobody can guess the secret.
+/// Refuses a secret that is too long or easy to guess.
 fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), SystemError> {
     let len = secret.len();
     let refused = |cause: String| SystemError::refused("use the key in", shown, cause);
@@ -137,7 +137,7 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     distinct.sort_unstable();
     distinct.dedup();
     let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    // Hexadecimal digits may have blanks between them, and base64 line ends.
+    // Hexadecimal digits may have blanks between them; base64 may have several lines.
     let is_shown = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
     let is_of_words = |byte: &u8| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
     let has_words = secret.iter().all(is_shown)
@@ -185,8 +185,8 @@ const OTHERS: u32 = 0o077;
 const SECRET_BYTES_MIN: usize = 32;
 /// The fewest characters of a secret that is text: as many as 32 random bytes take in base64.
 const TEXT_BYTES_MIN: usize = 43;
-/// The fewest different bytes of a secret. A random secret hardly ever has fewer: of a billion
-/// secrets of 64 random hexadecimal digits, less than one.
+/// The fewest different bytes of a secret. A random secret hardly ever has fewer: less than one in
+/// a billion secrets of 64 random hexadecimal digits.
 const DISTINCT_BYTES_MIN: usize = 10;
 const SECRET_BYTES_MAX: usize = 4096;
 

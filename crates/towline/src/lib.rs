@@ -14,7 +14,7 @@
 //!
 //! # Which face
 //!
-//! One loop does the work of a session; the faces differ in who runs it, a turn at a time.
+//! One loop does the work of a session, a turn at a time. The faces differ in who runs that loop.
 //!
 //! | face | types | who turns | what blocks |
 //! |---|---|---|---|
@@ -47,11 +47,12 @@
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
 //! for the next call. A program that makes no call for long takes a face with a thread.
 //!
-//! # What is told besides
+//! # Tracing
 //!
-//! The library also emits `tracing` events, for programs that install a subscriber: about sessions,
-//! receivers, losses and transfers at the level info, about control connections at debug. There are
-//! none about packets and messages.
+//! The library also emits `tracing` events, for programs that install a subscriber. Losses, and
+//! sessions and receivers that end badly, have the level warn. Sessions, receivers and transfers
+//! that come and go have info; control connections and the steps of a transfer have debug. Single
+//! packets and messages emit no event.
 //!
 //! # Features
 //!

@@ -49,7 +49,7 @@ impl Place {
         Ok(peers)
     }
 
-    /// Makes the error of asking for something that needs packets where there are none.
+    /// Makes the error for a request that needs packets, at a place without packets.
     pub(crate) fn no_packets(&self) -> SystemError {
         let cause = "TCP connections were asked for, and these carry files, without packets";
         SystemError::refused("exchange packets with", self, cause).advise("name a group")

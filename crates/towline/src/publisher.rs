@@ -96,8 +96,8 @@ impl PublisherBuilder {
 /// A sender of messages.
 ///
 /// When little is sent, a message leaves in the call that takes it. In a long stream of messages
-/// without pauses, several share a system call. Then the last messages leave when the program calls
-/// the publisher again, at the latest with [`Publisher::flush`].
+/// without pauses, several share a system call. Then the last messages wait for a later call;
+/// [`Publisher::flush`] sends them in any case.
 ///
 /// Receivers that ask for repairs, or join, also wait for the next call. So a program that has
 /// nothing to send must call [`Publisher::turn`] when the publisher's descriptor is readable. A
@@ -162,7 +162,8 @@ impl Publisher {
     }
 
     /// Takes a message if there is room, without waiting. The message leaves at once when no other
-    /// has left within the time of the parameter `cork`; otherwise a turn sends it after that time.
+    /// has left within the time of the parameter `cork`. Otherwise it waits for that time or for a
+    /// full run, and a later turn may have to send it.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`], or when the sockets cannot be used any more.
@@ -245,8 +246,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes a message, and waits for room as long as necessary. The message leaves at once, unless
-    /// 32 messages in a row came less than 10 us apart before it.
+    /// Takes a message, and waits for room as long as necessary. The message leaves at once. But
+    /// after 32 messages in a row that came less than 10 us apart, each waits for further ones.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -358,10 +359,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Ends the session in good order: sends everything, waits until all expected and all reporting
-    /// receivers have been given everything or are gone, and announces the end. When the wait takes
-    /// longer than `timeout`, breaks the session off and tells receivers, unless all receivers that
-    /// lack something have left.
+    /// Ends the session in good order: sends everything, waits for the receivers, and announces the
+    /// end. The wait is over when every expected receiver has joined, and every reporting receiver
+    /// has been given everything or is gone. If the wait takes longer than `timeout`, breaks the
+    /// session off and tells receivers. But if only receivers that are not here lack something, the
+    /// session just ends.
     ///
     /// **Blocks** at most for `timeout`. At a low rate, breaking off may take 1 s more. The
     /// announcement takes 0.5 s when receivers can report and none does. It takes the time of the
@@ -415,8 +417,8 @@ impl Publisher {
         self.break_off_while(timeout, || true)
     }
 
-    /// Breaks the session off at once, although messages have not left. No receiver counts as
-    /// having everything.
+    /// Breaks the session off at once, even if messages have not left. No receiver counts as having
+    /// everything.
     pub(crate) fn cut_short(&mut self) -> Result<Closed, Error> {
         self.closing = Some((u64::MAX, self.now()));
         self.break_off(Duration::ZERO)
@@ -499,13 +501,13 @@ impl Publisher {
         self.end.driver.endpoint.source().backlog_bytes()
     }
 
-    /// Returns the rate limit in bytes a second, with headers; `None` without one.
+    /// Returns the rate limit in bytes a second, headers included; `None` without a limit.
     #[must_use]
     pub const fn bytes_per_s_max(&self) -> Option<u64> {
         self.end.driver.endpoint.source().pace().bytes_per_s()
     }
 
-    /// Returns the receiver that sets the rate; `None` while none does.
+    /// Returns the receiver that sets the rate; `None` while no receiver does.
     #[must_use]
     pub fn rate_setter(&self) -> Option<RateSetter<'_>> {
         let audience = self.end.driver.endpoint.audience();
@@ -581,17 +583,16 @@ impl Count for driver::Publisher {
 }
 
 impl LookTimes {
-    /// Returns true when it is time to look at the clock in a call that others may follow at once:
-    /// at messages 1, 2, 4 and 8. A look costs a quarter of what a message of 64 bytes costs. In a
-    /// stream, enough messages for a system call come together before the clock says that the first
-    /// message is due.
+    /// Returns true when [`Publisher::try_send`] should look at the clock: while 1, 2, 4 or 8
+    /// messages wait. A look costs a quarter of what a message of 64 bytes costs. In a stream,
+    /// further looks would find nothing due before the messages fill a run.
     #[inline]
     const fn is_first_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE && self.waiting.is_power_of_two()
     }
 
-    /// Returns true when it is time to look at the clock: at every message while few wait, and at
-    /// every eighth in a stream.
+    /// Returns true when [`Publisher::send`] should look at the clock: at every message while few
+    /// wait, and at every eighth when more do.
     #[inline]
     const fn is_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)

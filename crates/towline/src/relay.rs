@@ -29,8 +29,8 @@ impl RelayBuilder {
     /// Opens the sockets of all ways.
     ///
     /// # Errors
-    /// With fewer than 2 or more than 64 ways, or ways of several PGM ports; when an interface
-    /// cannot be used, or the system refuses.
+    /// When there are fewer than 2 or more than 64 ways, or their PGM ports differ; when an
+    /// interface cannot be used, or the system refuses.
     pub fn open(self) -> Result<Relay, Error> {
         let first = self.ways.first();
         let (Some(first), 2..=WAYS_MAX) = (first, self.ways.len()) else {
@@ -99,13 +99,15 @@ impl RelayBuilder {
 ///
 /// Receivers take the relay for the sender: they send their requests for repairs to it, and open
 /// their connections for reports to it. The relay joins each such connection to one that it opens
-/// to the sender. The sender takes the relay for a receiver that stands for all receivers behind
-/// it. So neither network needs a route to the other. Sessions go in any direction, each away from
-/// the network where the relay first heard it.
+/// to the sender. For the sender, one receiver at the relay's address asks for all repairs, and the
+/// reports of all receivers behind the relay come from there. So neither network needs a route to
+/// the other. Sessions go in any direction, each away from the network where the relay first heard
+/// it.
 ///
 /// Sessions with a key are not carried: their packets cannot be changed.
 ///
-/// A relay works while its owner calls [`Relay::turn`], again whenever [`Relay::wait`] returns.
+/// A relay works only in calls of [`Relay::turn`]: its owner calls it again whenever
+/// [`Relay::wait`] returns.
 pub struct Relay {
     driver: Driver<Intercept<WaysIo>, driver::Relay>,
     ways: Vec<RelayWay>,
@@ -120,9 +122,9 @@ pub struct RelayWay {
     pub place: String,
     /// The name of the interface.
     pub interface: String,
-    /// The relay's address there, by which receivers know it.
+    /// The relay's address in this network.
     pub local: IpAddr,
-    /// The TCP port where it takes the connections of receivers there.
+    /// The TCP port at which the relay takes connections from receivers in this network.
     pub control_port: u16,
 }
 

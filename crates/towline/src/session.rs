@@ -93,7 +93,8 @@ impl SessionBuilder {
         }
     }
 
-    /// Uses the interface with this name, address or prefix instead of the kernel's route.
+    /// Uses the interface with this name, address or prefix instead of the kernel's route. `None`
+    /// changes nothing.
     #[must_use]
     pub fn interface(mut self, selector: impl Into<Option<Selector>>) -> Self {
         self.interface = selector.into().or(self.interface);
@@ -216,8 +217,8 @@ impl SessionBuilder {
     }
 
     /// Opens the sockets of the place on the interface that the user names, or else on the one that
-    /// the kernel's route takes. `settle` adapts the setup to this session. The notes of the choice
-    /// also get cautions about the group, and the warnings of the sockets.
+    /// the kernel's route takes. `settle` adapts the setup to this session. The notes of the
+    /// returned choice also hold cautions about the group, and the warnings of the sockets.
     pub(crate) fn open_sockets(
         &self,
         role: net::Role,
@@ -246,7 +247,8 @@ impl SessionBuilder {
         Ok(Sockets { io, choice })
     }
 
-    /// Opens a session over connections alone. `address` is this host's address, or that of a peer.
+    /// Opens a session over connections alone. At [`Place::Listen`], `address` is where this host
+    /// listens; otherwise it is a peer's address.
     #[cfg(feature = "files")]
     pub(crate) fn open_links(&self, address: SocketAddr) -> Result<Opened, Error> {
         self.sockets.check()?;
@@ -351,7 +353,7 @@ impl SessionBuilder {
     }
 }
 
-/// How long a dropped publisher tells receivers that the session is broken off.
+/// The longest time in which a dropped publisher tells receivers that the session is broken off.
 pub(crate) const FAREWELL_MAX: Duration = Duration::from_millis(100);
 /// How often a publisher that closes asks whether to keep waiting for the end.
 pub(crate) const CLOSE_POLL: Duration = Duration::from_millis(100);
@@ -372,7 +374,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Returns the sockets of packets.
+    /// Returns the sockets for packets; an error in a session over connections alone.
     pub(crate) fn packets(&mut self) -> Result<&mut UdpIo, Error> {
         match &mut self.io {
             Backend::Packets(intercept) => Ok(intercept.inner_mut()),
@@ -402,8 +404,8 @@ pub(crate) struct Sockets {
     pub(crate) choice: Choice,
 }
 
-/// One end of an open session: the part that the library's types for sessions share, such as
-/// [`crate::Publisher`].
+/// One end of an open session: the part that [`crate::Publisher`] and the library's other types for
+/// sessions share.
 pub(crate) struct End<E> {
     pub(crate) driver: Driver<Backend, E>,
     pub(crate) warnings: Vec<String>,
@@ -470,7 +472,7 @@ impl<E: Endpoint> End<E> {
         self.driver.io.send_error()
     }
 
-    /// Writes a session's name for `Debug`, without the megabytes of its windows.
+    /// Writes for `Debug` where a session is, without the megabytes of its windows.
     pub(crate) fn describe(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(face)
             .field("group", &self.open.group())
@@ -583,8 +585,8 @@ pub(crate) fn random_u64() -> Result<u64, Error> {
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
-/// Makes the name of an end that was given none: the host's name, and what tells the end apart from
-/// others on the host.
+/// Makes the name of an end that was given none: the host's name, then a text that no other end on
+/// the host has.
 pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
     format!("{host}:{told_apart_by}")

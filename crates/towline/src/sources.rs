@@ -4,7 +4,8 @@
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with
 //! them. A group with a source names the sender already. On loopback addresses, which only this
-//! machine can reach, a receiver needs neither. All neighbours can reach link-local addresses.
+//! machine can reach, a receiver needs neither. Link-local addresses are no exception: all
+//! neighbours can reach them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -56,7 +57,8 @@ impl Sources {
     }
 
     /// Makes the rule. Returns an error when other hosts reach this one, and neither a list of
-    /// senders nor a key is given. `target` says where they reach it, if they do.
+    /// senders nor a key is given. `target` says where other hosts reach this one; `None` if they
+    /// cannot.
     fn checked(
         allowed: Vec<Allowed>,
         has_key: bool,
@@ -84,7 +86,8 @@ impl Sources {
 
     /// Returns an error unless files from `ip` are taken.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
-        // With a key and no list, every holder of the key is allowed.
+        // Without a list, every holder of the key is allowed; without a key too, every process on
+        // this machine, because no other host can reach it.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {
             return Ok(());
         }

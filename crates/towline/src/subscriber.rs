@@ -32,12 +32,12 @@ use crate::{
 /// # }
 /// ```
 ///
-/// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with a sink of the
-/// caller's does not copy messages that arrive in order.
+/// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`], with the caller's
+/// own sink, does not copy messages that arrive in order.
 pub struct Subscriber {
     end: End<driver::Subscriber>,
     batch: Batch,
-    /// The latest time at which leaving ends, once it has begun.
+    /// When leaving ends at the latest; `None` before it has begun.
     leave_by: Option<Instant>,
     /// The name that the subscriber made, because it was given none.
     #[expect(dead_code, reason = "it is there to be dropped")]
@@ -64,7 +64,7 @@ impl Subscriber {
     }
 
     /// Takes messages only from these senders, by their addresses, and ignores the packets of all
-    /// others. To be called before the first turn: senders that were heard already stay. An address
+    /// others. Call this before the first turn: senders that were heard already stay. An address
     /// can be forged on a local network; only a key keeps forgers out. An empty list changes
     /// nothing.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
@@ -133,7 +133,7 @@ impl Subscriber {
 
     /// Returns the name of a session's sender ([`SessionBuilder::name`]); `None` before the sender
     /// has told it, after the sender has gone, and always for a sender that does not take reports.
-    /// The name comes from another host, and without a key from anybody: pass it through
+    /// Another host chooses the name, and without a key it may be any host. Pass the name through
     /// [`text::printable`] before a terminal sees it.
     ///
     /// [`text::printable`]: crate::text::printable
@@ -155,7 +155,7 @@ impl Subscriber {
 
     /// Leaves all sessions and tells their senders, so that these no longer wait for this receiver.
     ///
-    /// **Blocks** for at most 1 s, when a sender does not take the last messages.
+    /// **Blocks** until the senders have taken the last reports, for at most 1 s.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.

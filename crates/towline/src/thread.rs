@@ -7,8 +7,9 @@
 //!                --emptied batches return by a second queue-->
 //! ```
 //!
-//! When a queue is full, a publisher's `send` waits. A subscriber's thread leaves packets in the
-//! socket, and its reports show the sender that the position does not move.
+//! When a publisher's queue is full, `send` waits. When a subscriber's queue is full, its thread
+//! leaves packets in the socket. Its reports then show the sender that the receiver's position does
+//! not move.
 
 use std::{
     thread::{self, JoinHandle},
@@ -46,7 +47,7 @@ fn finish<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Result<T, Err
     thread.join().unwrap_or(Err(Error::Panicked))
 }
 
-/// Returns the error with which a thread ended.
+/// Returns the error with which a thread ended; [`Error::Closed`] if it ended without one.
 fn reason<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
     finish(thread).err().unwrap_or(Error::Closed)
 }

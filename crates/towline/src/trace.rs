@@ -3,9 +3,9 @@
 //!
 //! | level | events |
 //! |---|---|
-//! | warn | packets lost, a session broken off, a receiver dropped or refused |
+//! | warn | packets lost; a session broken off; a peer stalled, dropped or refused |
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
-//! | debug | control connections (in `net`), passes |
+//! | debug | control connections (in `net`); passes; steps of a receiver's transfer |
 //!
 //! When the application takes the library's event about a peer, the `tracing` event is emitted. So
 //! both kinds of events come in the same order.

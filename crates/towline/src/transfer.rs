@@ -22,7 +22,7 @@ use crate::{Error, thread::spawn};
 
 /// Lets only this crate implement [`Transfer`], so that methods can be added to it.
 pub(crate) mod sealed {
-    /// Only this crate can name it.
+    /// A trait that only this crate can name.
     #[expect(unnameable_types, reason = "who cannot name it cannot implement it")]
     pub trait Sealed {}
 }
@@ -150,8 +150,8 @@ impl<T: Transfer> TransferThread<T> {
         })
     }
 
-    /// Waits for the next event, at most `timeout`. `None` after that, or when the transfer is
-    /// over.
+    /// Waits for the next event, at most `timeout`. `None` after that, or when the transfer is over
+    /// and no event is left.
     pub fn recv(&mut self, timeout: Option<Duration>) -> Option<T::Event> {
         let is_waiting = |board: &mut Board<T>| board.events.is_empty() && !board.is_over;
         let board = self.shared.lock();
@@ -176,7 +176,7 @@ impl<T: Transfer> TransferThread<T> {
     }
 
     /// Does for hand-written futures what [`TransferThread::ready`] does when it is awaited. If
-    /// nothing is there, the task is woken later.
+    /// nothing is there, the task is woken when something comes.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut board = self.shared.lock();
         if board.is_over || !board.events.is_empty() {
@@ -191,8 +191,8 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().events.pop_front()
     }
 
-    /// Returns the transfer's state as it was shown last: at most 50 ms ago while packets come and
-    /// go, longer ago while nothing happens. Final once the transfer is over.
+    /// Returns a copy of the transfer's state. The copy is at most 50 ms old while packets come and
+    /// go, and older while nothing happens. Once the transfer is over, it is final.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()
@@ -200,8 +200,8 @@ impl<T: Transfer> TransferThread<T> {
 
     /// Puts a question to the transfer, and waits for the answer. The thread answers between two
     /// turns. The question may read [`FileReceiver::entries`](crate::FileReceiver::entries) or the
-    /// transfer's counters, for example. Once the transfer is over, its last state answers; `None`
-    /// when it ended with an error.
+    /// transfer's counters, for example. Once the transfer is over, the question reads its final
+    /// state; the answer is `None` if the transfer ended with an error.
     ///
     /// The question holds the transfer up, so it should only look. It must not call this
     /// `TransferThread`, which would wait for itself.
@@ -246,7 +246,7 @@ impl<T: Transfer> TransferThread<T> {
         self.waker.wake();
     }
 
-    /// Waits for the transfer's end, and returns it with its final state and counters.
+    /// Waits for the transfer's end, and returns the transfer with its final state and counters.
     ///
     /// # Errors
     /// The error that ended the session, or [`Error::Panicked`].

@@ -2,7 +2,7 @@
 //! kernel's work for the traffic (softirq), which the kernel bills to whatever process happens to
 //! run.
 //!
-//! The meter reads `/proc`; where there is none, the readings are absent.
+//! The meter reads `/proc`. On a system without `/proc`, the processor times are `None`.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ pub struct Usage {
     pub machine_busy_s: Option<f64>,
     /// Processor seconds that a hypervisor took during that time; over 1 % voids a measurement.
     pub machine_steal_s: Option<f64>,
-    /// Processors of the machine.
+    /// Processors of the machine; 1 where `/proc` does not say.
     pub cpu_count: u32,
 }
 
@@ -83,8 +83,8 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// Reads the first line: user, nice, system, idle, iowait, irq, softirq, steal. Guest time is in
-/// user.
+/// Reads the first line: user, nice, system, idle, iowait, irq, softirq, steal. The kernel has
+/// counted guest time in user already.
 fn parse_machine(text: &str) -> Option<Machine> {
     let mut lines = text.lines();
     let fields = lines.next()?.strip_prefix("cpu ")?.split_ascii_whitespace();

@@ -64,7 +64,7 @@ pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// Finds the effective user by `/proc`, so that this crate needs no system call of its own.
+/// Finds the effective user by the owner of `/proc/self`.
 pub(super) fn user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }

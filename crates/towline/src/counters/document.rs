@@ -26,7 +26,7 @@ pub struct ProcessCounters {
 pub struct SessionCounters {
     /// Number of the session within its process; never reused.
     pub id: u64,
-    /// What this end is: `publisher`, `subscriber`, `sender`, `receiver`.
+    /// What this end is, such as `publisher`, `subscriber`, `sender`, `receiver` or `relay`.
     pub role: String,
     /// A name for people: the group, and the TSI when there is one.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct SessionCounters {
     /// How many receivers a sending session has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<u32>,
-    /// How many packets a sending session has sent that its slowest receiver lacks.
+    /// How many packets the slowest receiver of a sending session is behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
 }

@@ -5,7 +5,7 @@ use delivery::{
     parameters::{GREETINGS_MAX, SENDERS_WAITING_MAX},
 };
 
-/// What a receiver that serves any number of transfers takes.
+/// The limits of a receiver that serves any number of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capacity {
     pub(super) transfers: u32,
@@ -16,8 +16,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Computes the capacity of a process that is asked for `transfers` transfers, at least 1. It
-    /// may have this many descriptors (`None`: any number), and `links_max` connections.
+    /// Computes the limits of a process that is asked for `transfers` transfers, at least 1. The
+    /// process may have `descriptors` descriptors (`None`: any number) and `links_max` connections.
     pub(super) fn new(descriptors: Option<u64>, links_max: usize, transfers: u32) -> Self {
         let beside = CONNECTIONS_BESIDE;
         let left = descriptors.unwrap_or(u64::MAX);
@@ -39,7 +39,7 @@ impl Capacity {
         }
     }
 
-    /// Makes the configuration of a receiver that serves so many.
+    /// Makes the configuration of a receiver with these limits.
     pub(super) fn serve(&self, transfer: TransferReceiverConfig) -> ObjectReceiverConfig {
         let config = ObjectReceiverConfig::serving(transfer);
         let mut config = config.with_transfers(self.transfers as usize);
@@ -47,7 +47,7 @@ impl Capacity {
         config
     }
 
-    /// Says so when it takes fewer transfers at a time than `asked`.
+    /// Returns a warning if the receiver takes fewer transfers at a time than `asked`.
     pub(super) fn warning(&self, asked: u32) -> Option<String> {
         let max = sys::open_files_max().filter(|_| self.transfers < asked)?;
         Some(format!(
@@ -74,8 +74,8 @@ const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors of everything else: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
-/// The most bytes that wait for the disk, of all transfers together, while each has no less than
-/// the least.
+/// The most bytes of all transfers together that wait for the disk. With very many transfers more
+/// may wait, because each may have [`QUEUE_BYTES_MIN`].
 const QUEUES_BYTES_MAX: usize = 256 << 20;
 const QUEUE_BYTES_MAX: usize = 6 << 20;
 const QUEUE_BYTES_MIN: usize = 256 << 10;

@@ -10,21 +10,22 @@ use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
 use crate::sources::Sources;
 
 /// A function that makes the store of each offered transfer, or declines the offer. A store that
-/// works on its own thread wakes the receiver by its [`crate::Waker`] when there is an event.
+/// works on its own thread must wake the receiver when it has an event: by the receiver's
+/// [`crate::Waker`].
 pub type OwnStores =
     Box<dyn FnMut(&Sender, &Offer) -> Result<Box<dyn Store + Send>, Decline> + Send>;
 
 /// Where received files go.
 #[non_exhaustive]
 pub enum Target {
-    /// Beneath a directory; the receiver makes it when it does not exist.
+    /// Beneath a directory. If there is none, the receiver makes it.
     Directory {
         /// The directory.
         path: PathBuf,
         /// What happens to files that exist already.
         existing: Existing,
     },
-    /// Into a stream, when all of it is verified: a single file. A tree is refused.
+    /// Into a stream: a single file, once all of it is verified. A tree is refused.
     Stream(Box<dyn Write + Send>),
     /// Into memory, when all of a transfer is verified.
     Memory(MemoryFiles),

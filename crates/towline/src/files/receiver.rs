@@ -65,11 +65,11 @@ impl FileReceiverBuilder {
     }
 
     /// Sets the most transfers at a time of a receiver that serves any number: at least 1, default
-    /// 16. One host may have half of them. Other senders have to wait. Where senders dial, 10,000
-    /// of them wait connected, or fewer where this process may have fewer descriptors. With too few
-    /// descriptors for this many transfers, [`FileReceiver::take_warnings`] says how many the
-    /// receiver takes. A transfer that is over keeps its place until its disk has taken what had
-    /// come.
+    /// 16. One host may have half of them. Other senders have to wait. Where senders dial, up to
+    ///     10,000 of them wait connected, or fewer where this process may have fewer descriptors.
+    ///     With too few descriptors for this many transfers, [`FileReceiver::take_warnings`] says
+    ///     how many the receiver takes. A transfer that is over keeps its place until its disk has
+    ///     taken what had come.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and memory for what the disk
     /// has not taken: 256 MiB divided by this number, but at most 6 MiB and at least 256 KiB.
@@ -96,8 +96,9 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets what happens, once all of a transfer is in place, to files that are in its directories
-    /// but not in the transfer. `TransferReceiverEvent::Surplus` names them. By default they stay.
+    /// Sets what happens to files that are in a transfer's directories but not in the transfer,
+    /// once all of the transfer is in place. `TransferReceiverEvent::Surplus` names them. By
+    /// default they stay.
     #[must_use]
     pub const fn delete(mut self, delete: Delete) -> Self {
         self.delete = delete;
@@ -112,8 +113,9 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets who owns what arrives, where the sender says who owned it. What this process may not
-    /// set is named by `TransferReceiverEvent::Unset`. Default: whoever receives it.
+    /// Sets who owns what arrives, where the sender says who owned it.
+    /// `TransferReceiverEvent::Unset` names what this process may not set. Default: whoever
+    /// receives it.
     #[must_use]
     pub const fn owner(mut self, owner: Owners) -> Self {
         self.owner = owner;
@@ -139,8 +141,8 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Takes names that begin with a dot at the top of a transfer, too. They may be settings of
-    /// this user's programs. Default false: such a transfer is refused.
+    /// Takes names that begin with a dot at the top of a transfer, too. Such names may be those of
+    /// settings of this user's programs. Default false: such a transfer is refused.
     #[must_use]
     pub const fn take_dot_names(mut self, takes: bool) -> Self {
         self.takes_dot_names = takes;
@@ -272,8 +274,9 @@ fn name_of(directory: &Path) -> String {
     format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
 
-/// A receiver of transfers into a [`Target`]. What was delivered is told by
-/// [`TransferReceiverEvent::Delivered`](crate::TransferReceiverEvent::Delivered).
+/// A receiver of transfers into a [`Target`]. The event
+/// [`TransferReceiverEvent::Delivered`](crate::TransferReceiverEvent::Delivered) says that a
+/// transfer was delivered.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -332,8 +335,8 @@ impl FileReceiver {
         }
     }
 
-    /// Returns where it receives: the group, or the address that senders dial. A port 0 is replaced
-    /// by the one that the system gave.
+    /// Returns the receiver's place: the group, or the address that senders dial. The port that the
+    /// system gave replaces a port 0.
     #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place
@@ -395,8 +398,8 @@ impl FileReceiver {
         }
     }
 
-    /// Returns the entries that a transfer brings into its directory, without those below them;
-    /// none while they are unknown.
+    /// Returns the entries that a transfer brings at the top of its directory, without what lies
+    /// below them; none while they are unknown.
     pub fn top_entries(&self, transfer: u32) -> impl Iterator<Item = &OsStr> {
         let manifest = self.receiver(transfer).and_then(TransferReceiver::manifest);
         let entries = manifest.into_iter().flat_map(|manifest| manifest.entries());
@@ -411,7 +414,7 @@ impl FileReceiver {
         Some(manifest.entries().map(FileSetEntry::of))
     }
 
-    /// Returns the checksums of a transfer's files, by path; `None` until all of it is there, and
+    /// Returns the checksums of a transfer's files, by path; `None` before all of it is there, and
     /// after [`ObjectReceiverEvent::Left`].
     #[must_use]
     pub fn sums(&self, transfer: u32) -> Option<FileSums> {

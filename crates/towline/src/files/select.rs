@@ -1,5 +1,5 @@
 //! Ordered rules, like those of rsync, which decide what in a tree is sent. A path that the user
-//! named is always sent; the rules apply to its content.
+//! named is always sent; the rules apply to what lies below it.
 //!
 //! The rules do not look at the disk. The first rule that matches a path decides, and a path
 //! without a matching rule is sent. The walk does not enter an excluded directory. So when `*` is

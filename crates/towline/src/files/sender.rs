@@ -20,8 +20,8 @@ use crate::{
     transfer::transfer,
 };
 
-/// A sender of files and trees: to all receivers of a group, or over TCP to the receivers at the
-/// hosts that it names ([`Place::Hosts`]).
+/// A sender of files and trees: to all receivers of a group, or over TCP to the receivers at named
+/// hosts ([`Place::Hosts`]).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -38,7 +38,7 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// When to stop waiting until the last messages to receivers have left; set once everything is
+    /// When the sender stops waiting for its last messages to leave; `None` before everything is
     /// over.
     told_until: Option<Instant>,
     /// Files that could not be read when they were found, and are not in the manifest.
@@ -140,7 +140,8 @@ impl FileSender {
         self.end.driver.io.held_back()
     }
 
-    /// Returns the checksums of all files that were not withdrawn, once every byte was read.
+    /// Returns the checksums of all files that were not withdrawn; `None` before every byte was
+    /// read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
         let manifest = self.end.driver.endpoint.transfer();
@@ -156,8 +157,8 @@ impl FileSender {
         manifest.files().len() + manifest.hard_links().len() - transfer.unsent().len()
     }
 
-    /// Returns the state of every receiver by its last report. The report is at most 200 ms old, or
-    /// older with many receivers, whose reports are spread. Final after
+    /// Returns the state of every receiver by its last report. The report is at most 200 ms old;
+    /// with many receivers, reports are spread and may be older. Final after
     /// [`TransferSenderEvent::Finished`]. [`TransferOutcome::unsent`] also names files that were
     /// skipped when the tree was walked.
     #[must_use]

@@ -23,12 +23,12 @@ use crate::{
 pub(super) struct Ends<E> {
     pub(super) first: End<E>,
     second: Option<Second<E>>,
-    /// By feed: why it cannot be used any more.
+    /// For each feed, why it cannot be used any more; `None` while it can.
     faults: [Option<String>; 2],
     /// The last turn left nothing to do.
     is_idle: bool,
     warnings: Vec<String>,
-    /// What the arbiter of two receivers has done.
+    /// The counters of the arbiter, which makes one stream of the two feeds of a receiver.
     pub(super) arbiter: Option<ArbiterCounters>,
 }
 
@@ -163,7 +163,7 @@ impl<E: Endpoint> Ends<E> {
 
     /// Makes the descriptor readable when a timer of an end is due, or at `until`.
     pub(super) fn arm(&mut self, until: Option<Instant>) {
-        // What a turn has left to do makes no descriptor readable by itself.
+        // Work that a turn has left over makes no descriptor readable by itself.
         let at_once = (!self.is_idle).then_some(Instant::ZERO);
         let until = base::earliest(until, at_once);
         for (_, end) in self.usable_mut() {
@@ -250,5 +250,6 @@ impl<E: Endpoint + Count> Ends<E> {
     }
 }
 
-/// Judgement: a thread that stops this one can wait so long, as no wake-up ends the wait.
+/// The longest wait while the first end is out of use. A waker wakes only that end, so no wake-up
+/// ends this wait. Judgement: another thread that stops this one can wait so long.
 const DEAF_TIME_MAX: Duration = Duration::from_millis(100);

@@ -170,7 +170,7 @@ impl FramePublisherBuilder {
 /// ```
 pub struct FramePublisher {
     end: Ends<driver::FramePublisher>,
-    /// The position after the last packet of each feed, once the end has begun.
+    /// For each feed, the position after its last packet; `None` before the end has begun.
     closing: Option<[u64; 2]>,
 }
 
@@ -298,8 +298,8 @@ impl FramePublisher {
         self.end.arm(None);
     }
 
-    /// Returns true when as many receivers have joined as are expected; of two feeds, by one of
-    /// them.
+    /// Returns true when as many receivers have joined as are expected; with two feeds, when one of
+    /// them has as many.
     #[must_use]
     pub fn has_expected(&self) -> bool {
         let mut ends = self.end.usable();
@@ -366,7 +366,8 @@ impl FramePublisher {
 
     /// Ends the session in good order: sends everything, tells receivers how many frames there
     /// were, and waits until reporting receivers have all frames that they can still get. When this
-    /// takes longer than `timeout`, breaks the session off.
+    /// takes longer than `timeout`, breaks the session off or ends it, as
+    /// [`crate::Publisher::close`] does.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -471,7 +472,7 @@ pub struct FeedSent {
     pub address: std::net::IpAddr,
     /// Frames sent.
     pub frames: u64,
-    /// Frames not sent by this feed, as those before them had not left.
+    /// Frames not sent by this feed, because those before them had not left.
     pub overrun: u64,
     /// Packets sent with data.
     pub packets: u64,
@@ -479,7 +480,7 @@ pub struct FeedSent {
     pub repairs: u64,
     /// Receivers that report now.
     pub receivers: u32,
-    /// Why the feed cannot be used any more; `None` while it can.
+    /// Why the feed cannot be used any more, or why nothing has left by it; otherwise `None`.
     pub error: Option<String>,
 }
 
@@ -522,6 +523,6 @@ impl Drop for FramePublisher {
     }
 }
 
-/// Judgement: a host may stand still for some 10 ms, and a display that is 100 ms late is still of
-/// use.
+/// The shortest deadline that holds when none is set. Judgement: a host may stand still for some 10
+/// ms, and a display that is 100 ms late is still of use.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);

@@ -18,7 +18,7 @@ pub struct FrameSubscriber {
     end: Ends<driver::FrameSubscriber>,
     /// The part that makes one stream of two feeds; `None` with one feed.
     feeds: Option<Feeds>,
-    /// The latest time at which leaving ends, once it has begun.
+    /// When leaving ends at the latest; `None` before it has begun.
     leave_by: Option<Instant>,
     /// The names that the subscriber made, because it was given none.
     #[expect(dead_code, reason = "they are there to be dropped")]
@@ -45,7 +45,8 @@ impl FrameSubscriber {
     /// Opens two receiving sessions for the two feeds of [`crate::FramePublisherBuilder::also`].
     /// Each session keeps the bounds of `config`. If a sender has two feeds, each of its frames
     /// comes once, and comes whole if one feed brought it in time. A sender with one feed may come
-    /// by either session. The session number in a frame or event is that of a sender.
+    /// by either session. The session number in a frame or event stands for a sender, whichever
+    /// feed brought it.
     ///
     /// The mark of each feed names the address of the other. If a feed comes from another address,
     /// such as that of a relay, the feeds count as two senders with one feed each, and
@@ -158,7 +159,7 @@ impl FrameSubscriber {
     /// Gives `sink` all whole frames, leaves all sessions and tells their senders. A frame that
     /// could still come in time counts neither as whole nor as lost.
     ///
-    /// **Blocks** for at most 1 s, when a sender does not take the last messages.
+    /// **Blocks** until the senders have taken the last reports, for at most 1 s.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -239,7 +240,8 @@ fn turn<S: FrameSink + ?Sized>(
     end.turn(sink)
 }
 
-/// Judgement: frames that wait for the other feed may fill the memory of a session divided by this.
+/// Judgement: frames that wait for the other feed may take the memory of one session, divided by
+/// this number.
 const HELD_PART: usize = 2;
 
 face!(FrameSubscriber);

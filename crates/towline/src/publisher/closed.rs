@@ -27,7 +27,8 @@ pub struct Closed {
     pub unconfirmed: Vec<String>,
     /// Packets that receivers lost for good, all receivers together.
     pub lost: u64,
-    /// The session was not broken off, no expected receiver was missing, and none lost anything.
+    /// The session was not broken off, no expected receiver was missing, and no receiver lost
+    /// anything or reported what was never sent.
     is_complete: bool,
 }
 

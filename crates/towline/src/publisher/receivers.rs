@@ -12,7 +12,8 @@ pub struct ReceiverStatus {
     pub name: String,
     /// The receiver's address.
     pub peer: SocketAddr,
-    /// How many packets were sent whose messages the receiver's application has not been given.
+    /// How many packets the receiver is behind: they were sent, but its application has not been
+    /// given their messages.
     pub behind: u64,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,

@@ -1,8 +1,8 @@
 //! How many control connections a sender takes, given how many descriptors its process may have.
 //!
 //! A host that opens connections and leaves them open must cost neither the receivers nor the files
-//! of a sender their descriptors. So connections leave some to everything else, and receivers leave
-//! connections to those that have yet to greet: of these, the oldest of the same host make room.
+//! of a sender their descriptors. So the limit of connections keeps some descriptors for everything
+//! else. The limit of receivers keeps some connections for peers that have yet to greet.
 
 use delivery::parameters::GREETINGS_MAX;
 
@@ -15,8 +15,9 @@ pub(super) fn links_max(descriptors: Option<u64>) -> usize {
     })
 }
 
-/// Returns the most receivers that such a process admits: at least one. It leaves connections to
-/// those that greet, and to as many that were closed and whose peers have not seen it yet.
+/// Returns the most receivers that a process with so many descriptors admits: at least one.
+/// [`GREETINGS_MAX`] connections stay free for peers that have yet to greet, and as many for closed
+/// connections whose peers have not seen the end yet.
 pub(crate) fn receivers_max(descriptors: Option<u64>) -> u32 {
     let left = links_max(descriptors).saturating_sub(2 * GREETINGS_MAX as usize);
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)

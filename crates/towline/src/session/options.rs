@@ -174,7 +174,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Resets, to their defaults, parameters that the profile has set and that no longer count
+    /// Resets to its default each parameter that the profile has set and that no longer counts
     /// beside the given settings.
     fn take_back(&mut self) -> Result<(), Error> {
         let Some(profile) = self.profile else {
@@ -254,8 +254,8 @@ pub fn dscp(text: &str) -> Result<u8, String> {
 /// # Errors
 /// Says which rule for names this name breaks.
 pub fn check_name(text: &str) -> Result<(), String> {
-    // A sender could not expect a name with commas or blanks at its ends: the list of --expect is
-    // split at commas, and blanks are cut.
+    // A sender could not expect a name with a comma in it, or with a blank at an end: the list of
+    // --expect is split at commas, and blanks are cut.
     let problem = match text.len() {
         0 => "a name must not be empty".to_owned(),
         256.. => format!("a name has at most 255 bytes, and this one {}", text.len()),
@@ -274,7 +274,7 @@ pub fn check_name(text: &str) -> Result<(), String> {
 /// Reads a list of hosts, separated by commas: addresses, prefixes, or `any`.
 ///
 /// # Errors
-/// Which of them is neither.
+/// Says which part of the list is none of these.
 pub fn hosts(text: &str) -> Result<Vec<Allowed>, String> {
     text.split(',').map(|one| one.trim().parse()).collect()
 }

@@ -1,9 +1,9 @@
-//! Profiles for other implementations of PGM: settings with which a session works with such an
-//! implementation, which need not change.
+//! Profiles for other implementations of PGM. With the settings of a profile, a session works with
+//! that implementation as it is.
 //!
-//! One table, [`PROFILES`]. A profile is a set of settings by name. Settings that the user gives
-//! besides count more; [`Profile::beside`] decides this for programs and the command. The table has
-//! only what the makers of the other implementations publish.
+//! All profiles are in one table, [`PROFILES`]. A profile is a set of settings by name. Settings
+//! that the user gives count more; [`Profile::beside`] decides this for programs and the command.
+//! The table has only what is published about the other implementations.
 
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct Profile {
     pub name: &'static str,
     /// The implementation that the profile suits, for the help.
     pub peer: &'static str,
-    /// The port of a group that is written without one.
+    /// The port of a group that is written without a port.
     pub port: u16,
     /// Options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`]), with
     /// their texts.
@@ -31,9 +31,8 @@ impl Profile {
     /// Returns the settings of this profile that still count beside the given ones. `is_given` says
     /// for a name whether the user gave that setting.
     ///
-    /// A given setting counts more than the profile's. A heartbeat has two forms, bounds and a list
-    /// of intervals, and the list would override bounds; so given bounds also take away the
-    /// profile's list.
+    /// A given setting counts more than the profile's. A heartbeat has two forms: bounds, and a
+    /// list of intervals that overrides bounds. So given bounds also take away the profile's list.
     pub fn beside(
         &'static self,
         is_given: impl Fn(&str) -> bool,

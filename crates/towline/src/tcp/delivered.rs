@@ -182,7 +182,7 @@ impl DeliveredStream {
         told
     }
 
-    /// Returns how far the written bytes got, as far as this end knows. It can be asked after the
+    /// Returns how far the written bytes got, as far as this end knows. This works after the
     /// connection has broken, too.
     ///
     /// **Cost**: two system calls.
@@ -355,11 +355,11 @@ impl DeliveredStream {
         self.drain()
     }
 
-    /// Queues, behind the bytes that wait, a confirmation of what this application has taken, and
-    /// the answer to the peer's end.
+    /// Queues two things behind the bytes that wait: a confirmation of what this application has
+    /// taken, and the answer to the peer's end.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
-        // While bytes wait for room, none is queued: a later one covers it.
+        // While many bytes wait, no confirmation is queued: a later one covers it.
         let has_room = self.out.rest.len() <= REST_BYTES_MAX;
         if inn.taken > inn.told && inn.end.is_none() && has_room {
             Frame::Confirm { total: inn.taken }.emit(&mut self.out.rest);
@@ -400,8 +400,7 @@ impl DeliveredStream {
         }
     }
 
-    /// Takes the next frame that has arrived, or the header of a data frame; returns false when
-    /// there is none.
+    /// Takes the next frame, or a data frame's header; returns false while it has not come whole.
     fn step(&mut self) -> io::Result<bool> {
         let inn = &mut self.inn;
         let arrived = &inn.inbox[inn.at..];
@@ -476,7 +475,7 @@ impl DeliveredStream {
         self.ended(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)))
     }
 
-    /// Gives data to the application, if there is some; 0 at the verified end of the stream.
+    /// Gives data to the application; 0 at the verified end, `WouldBlock` when none is there.
     fn give(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let inn = &mut self.inn;
@@ -630,8 +629,8 @@ impl Read for DeliveredStream {
 impl Drop for DeliveredStream {
     fn drop(&mut self) {
         if self.inn.is_done {
-            // With bytes unread, closing would reset the connection, and could take the last
-            // answer with it.
+            // With bytes unread, closing would reset the connection, and could destroy the last
+            // answer.
             drop(self.stream.shutdown(Shutdown::Write));
             let mut room = [0; 4_096];
             for _ in 0..READS_AT_END {
@@ -683,7 +682,7 @@ fn later(result: io::Result<()>) -> io::Result<()> {
 const INBOX_BYTES: usize = 64 << 10;
 /// The most bytes kept while the application does not read; further data stays in the kernel.
 const STASH_BYTES_MAX: usize = 1 << 20;
-/// When more bytes than this wait for room in the socket, `write` waits, too.
+/// `write` waits while more bytes than this wait for room in the socket.
 const REST_BYTES_MAX: usize = 64;
 /// After this many bytes, a receiver confirms what it has taken, even if its `read` never waits.
 const CONFIRM_BYTES: u64 = 256 << 10;
@@ -691,7 +690,7 @@ const CONFIRM_BYTES: u64 = 256 << 10;
 const HEAR_BYTES: usize = 256 << 10;
 /// The most pieces under way whose places are kept; for older pieces, the progress is less exact.
 const PIECES_MAX: usize = 4_096;
-/// The most reads when a connection is closed, so that a peer that goes on sending cannot hold it.
+/// The most reads when a stream is dropped: a peer that goes on sending cannot hold up the drop.
 const READS_AT_END: u32 = 256;
 /// The longest wait of one system call.
 const LOOK: Duration = Duration::from_secs(1);

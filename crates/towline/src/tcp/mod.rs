@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`transmit_file`] | any | what the socket took |
 //! | [`PlainSender`] | any program that reads to the end | what the peer's kernel acknowledged |
-//! | [`DeliveredStream`], [`AsyncDeliveredStream`] | either | what its application has taken |
+//! | [`DeliveredStream`], [`AsyncDeliveredStream`] | either type | what its application has taken |
 
 mod delivered;
 pub use delivered::{

@@ -119,8 +119,8 @@ impl Source {
 }
 
 impl PlainSender {
-    /// Connects to `to`; gives up after `patience`. Later the sender gives up when for that long
-    /// nothing more is acknowledged, or the peer does not close its side.
+    /// Connects to `to`; gives up after `patience`. Later the sender gives up when nothing more is
+    /// acknowledged, or the peer does not close its side, for that long.
     ///
     /// # Errors
     /// When nobody listens there or answers in time, or when the file's length cannot be read.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! No small segment leaves before the last one, so no segment waits for an acknowledgement that the
-//! peer delays. Bytes that the socket has taken are not yet delivered: only the peer's application
-//! can confirm that, if its protocol does.
+//! peer delays. Bytes that the socket has taken are not yet delivered. Only the peer's application
+//! can confirm their delivery, if its protocol has a way.
 
 use std::{
     fmt,
@@ -70,13 +70,13 @@ impl std::error::Error for TransmitError {
 /// ```
 ///
 /// # Errors
-/// What has ended the connection; `UnexpectedEof` when the file is shorter than the range; what the
-/// system says of a socket that is not of TCP. After an error the connection is of no further use
-/// to a protocol that has announced the length.
+/// The error that ended the connection, or that of reading the file; `UnexpectedEof` when the file
+/// is shorter than the range; the system's error for a socket that is not of TCP. After an error
+/// the connection is of no further use to a protocol that has announced the length.
 ///
-/// **Cost**: the file's bytes are not copied through this process where its filesystem can do that
-/// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. The options of the socket take six
-/// more system calls.
+/// **Cost**: with `sendfile`, the file's bytes are not copied through this process. Where the
+/// file's filesystem does not offer that, a second thread reads 256 KiB ahead. The options of the
+/// socket take six more system calls.
 pub fn transmit_file(
     socket: &impl AsFd,
     head: &[u8],
@@ -90,7 +90,7 @@ pub fn transmit_file(
 /// The way by which the file's bytes get into the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By the kernel alone, unless the filesystem cannot.
+    /// By the kernel alone, where the filesystem can do that.
     Kernel,
     /// Through buffers of this process.
     Buffers,

@@ -215,7 +215,7 @@ impl Queue {
         }
     }
 
-    /// Says how the application wants the session to end; `None` until it wants that.
+    /// Says how the application wants the session to end; `None` while the session is to go on.
     fn end(&self) -> Option<End> {
         self.lock().end
     }
@@ -494,7 +494,8 @@ fn publish(
             }
             current.next += 1;
         }
-        // The thread reads the end before the queue, because no message comes after an end.
+        // The end is read before the queue: no message comes after an end, so the queue then gives
+        // the last messages.
         let end = queue.end();
         if end.is_some() && deadline.is_none() {
             deadline = Some(publisher.now() + close_timeout);

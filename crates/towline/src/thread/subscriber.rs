@@ -169,7 +169,7 @@ impl SubscriberThread {
 
     /// Leaves all sessions and tells their senders, so that these no longer wait for this receiver.
     ///
-    /// **Blocks** for at most 1 s, when a sender does not take the last messages.
+    /// **Blocks** until the senders have taken the last reports, for at most 1 s.
     ///
     /// # Errors
     /// The error of the thread.
@@ -205,7 +205,7 @@ impl SubscriberThread {
     }
 
     /// Does for hand-written futures what [`SubscriberThread::ready`] does when it is awaited. If
-    /// nothing is there, the task is woken later.
+    /// nothing is there, the task is woken when something comes.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -341,7 +341,7 @@ impl Worker {
     }
 }
 
-/// The most batches that wait in each direction.
+/// The most filled batches that wait for the application.
 const QUEUE_BATCHES: usize = 4;
 /// The longest sleep of a thread whose application takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);

@@ -33,7 +33,7 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// ```
 ///
 /// The other end may be of either type. A future that is dropped early has taken no bytes and lost
-/// none; only that of [`AsyncDeliveredStream::write_all`] may have taken some. One task has the
+/// none. Only a future of [`AsyncDeliveredStream::write_all`] may have taken some. One task has the
 /// stream: to read and write at the same time, it uses the methods `poll_...`.
 ///
 /// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
@@ -133,7 +133,7 @@ impl AsyncDeliveredStream {
         .await
     }
 
-    /// Returns how far the written bytes got, as far as this end knows. It can be asked after the
+    /// Returns how far the written bytes got, as far as this end knows. This works after the
     /// connection has broken, too.
     ///
     /// **Cost**: two system calls.
@@ -153,7 +153,7 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::write`] does when it is awaited.
-    /// If there is no room, the task is woken later.
+    /// If there is no room, the task is woken when there may be some.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::write`].
@@ -163,7 +163,7 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::flush`] does when it is awaited.
-    /// While bytes wait for room, the task is woken later.
+    /// While bytes wait for room, the task is woken when there may be some.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::flush`].
@@ -173,7 +173,7 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::read`] does when it is awaited.
-    /// If nothing is there, the task is woken later.
+    /// If nothing is there, the task is woken when something may be.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::read`].
