@@ -16,7 +16,7 @@ use crate::{FrameSink, SessionEvent};
 #[derive(Debug)]
 pub struct Feeds {
     arbiter: Arbiter,
-    /// By stream: how the sender has left, as a feed has told.
+    /// For each stream whose sender has left a feed: how it left.
     ends: BTreeMap<u32, SenderEnd>,
 }
 
@@ -28,7 +28,7 @@ struct SenderEnd {
 }
 
 impl Feeds {
-    /// Joins two feeds. Frames of at most `held_bytes_max` bytes may wait for the other feed.
+    /// Joins two feeds. At most `held_bytes_max` bytes of frames may wait for the other feed.
     #[must_use]
     pub fn new(held_bytes_max: usize) -> Self {
         Self {
@@ -101,7 +101,8 @@ impl Feeds {
             source,
         }) = self.arbiter.pop_found()
         {
-            // The arbiter uses the number of a forgotten stream again.
+            // The arbiter uses the number of a forgotten stream again. So the application first
+            // hears how that stream ended.
             if let Some(end) = self.ends.remove(&stream).filter(|end| !end.is_told) {
                 sink.event(end.event);
             }
@@ -124,8 +125,8 @@ impl Feeds {
         self.ends.retain(|stream, _| arbiter.is_known(*stream));
     }
 
-    /// Notes how a sender has left by a feed. If a feed has told that the sender has ended, that
-    /// stays.
+    /// Notes how a sender has left by a feed. Once one feed has told an orderly end, that end
+    /// stays, whatever the other feed tells.
     fn note_end(&mut self, stream: u32, event: SessionEvent) {
         let end = self.ends.entry(stream).or_insert(SenderEnd {
             event,
@@ -151,7 +152,7 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         let SessionEvent::Found { tsi, source, .. } = found else {
             return;
         };
-        // A receiver uses the number of a forgotten session again.
+        // A receiver uses the number of a forgotten session again. So that session ends first.
         self.end(session, SessionEvent::Expired { session });
         let arbiter = &mut self.feeds.arbiter;
         arbiter.join(self.now, self.feed, session, tsi, source);
@@ -172,7 +173,8 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         self.feeds.hand_over(self.sink);
     }
 
-    /// Notes that this end cannot take a session. It must not take the place of another session.
+    /// Notes that this end cannot take a session. That session must not keep the place of another
+    /// one.
     fn refuse(&mut self, session: u32, event: SessionEvent) {
         let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) else {
             return;
@@ -224,7 +226,7 @@ impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
     fn partner(&mut self, session: u32, source: IpAddr) {
         let arbiter = &mut self.feeds.arbiter;
         if let Some(stream) = arbiter.bind(self.now, self.feed, session, source) {
-            // Its frames go on under another number.
+            // The frames of `stream` go on under another number.
             let event = SessionEvent::Ended { session: stream };
             self.feeds.note_end(stream, event);
         }

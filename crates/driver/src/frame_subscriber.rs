@@ -22,8 +22,8 @@ pub trait FrameSink {
     /// valid during the call only. Its stream is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
-    /// Takes everything that is settled, in order. The default passes each on to
-    /// [`FrameSink::frame`]; only what joins two feeds does otherwise.
+    /// Takes everything that is settled, in order. The default passes each event on to
+    /// [`FrameSink::frame`]; only the sink that joins two feeds does otherwise.
     fn settled(&mut self, now: Instant, frames: &mut FrameReceiver) {
         let _ignored = now;
         while let Some(event) = frames.pop() {
@@ -31,9 +31,10 @@ pub trait FrameSink {
         }
     }
 
-    /// Takes an event of a session. Lost packets are reported as lost frames, not here. Of two
-    /// feeds, the first makes a sender known, and the last one that goes ends it. When two senders
-    /// turn out to be the feeds of one, the later of their numbers ends.
+    /// Takes an event of a session. Lost packets are reported as lost frames, not here. With two
+    /// feeds, a sender is found when its first feed comes, and is over when its last feed has gone.
+    /// When two sessions turn out to be the feeds of one sender, the session with the higher number
+    /// ends.
     fn event(&mut self, event: SessionEvent);
 
     /// Takes an event of one of two feeds: a session was found there, or is over. The session
@@ -47,8 +48,8 @@ pub trait FrameSink {
         let _ignored = (session, name);
     }
 
-    /// Takes where the other feed of a sender comes from, as [`MessageSink::partner`] does. Only
-    /// what joins two feeds has a use for it.
+    /// Takes the address from which a sender's other feed comes, as [`MessageSink::partner`] does.
+    /// Only the sink that joins two feeds uses it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }
@@ -116,8 +117,8 @@ impl FrameSubscriber {
         self.subscriber.admit_only(admission);
     }
 
-    /// Begins to leave, as [`Subscriber::close`] does: gives the sink all whole frames. Frames that
-    /// could still come in time do not count, and the subscriber takes nothing more.
+    /// Begins to leave, as [`Subscriber::close`] does, and gives the sink all whole frames. Frames
+    /// that could still come in time do not count, and the subscriber takes nothing more.
     pub fn close<S: FrameSink + ?Sized>(&mut self, now: Instant, deadline: Instant, sink: &mut S) {
         self.frames.leave(now);
         sink.settled(now, &mut self.frames);
@@ -130,7 +131,7 @@ impl FrameSubscriber {
         self.subscriber.left()
     }
 
-    /// Tells the frames of each new session at which position the session begins.
+    /// Tells the frame receiver at which position each new session begins.
     fn begin_fresh(&mut self) {
         while let Some(session) = self.frames.pop_fresh() {
             if let Some(at) = self.subscriber.receiver().position(session) {
@@ -151,7 +152,7 @@ impl FrameSubscriber {
     }
 }
 
-/// A sink that hands a subscriber's messages to the frames as payloads.
+/// A sink that hands a subscriber's messages to the frame receiver as payloads.
 struct Payloads<'a, S: ?Sized> {
     now: Instant,
     frames: &'a mut FrameReceiver,
@@ -201,8 +202,8 @@ impl<S: FrameSink + ?Sized> Handle<S> for FrameSubscriber {
             sink,
         };
         self.subscriber.handle(now, arrival, tpdu, &mut payloads);
-        // This must come before the next packet, which can fill the gap before the session's first
-        // packet.
+        // The frame receiver must learn where a session begins before the next packet moves the
+        // position.
         self.begin_fresh();
     }
 

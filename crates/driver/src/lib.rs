@@ -1,13 +1,13 @@
 //! The one run loop: receive a batch, handle it, serve control connections and timers, send runs.
 //!
 //! [`Driver`] is generic over [`base::Io`], so real sockets and the simulator execute the same
-//! loop, and over [`Endpoint`], which is one end of a session: a [`Publisher`] or [`Subscriber`] of
-//! messages, a [`FramePublisher`] or [`FrameSubscriber`] of frames, an [`ObjectSender`] or
-//! [`ObjectReceiver`] of files; or a [`Relay`] between networks. The loop itself decides nothing.
-//! The crates `pgm` and `delivery` do not know each other, so this crate decides what concerns
-//! both: how a session begins (`opening`) and ends (`ending`), whom a subscriber believes
-//! (`trust`), and what passes between a source and its receivers (`steering`). Everything else of
-//! the protocol is in those two crates.
+//! loop. It is also generic over [`Endpoint`], one end of a session: a [`Publisher`] or
+//! [`Subscriber`] of messages, a [`FramePublisher`] or [`FrameSubscriber`] of frames, an
+//! [`ObjectSender`] or [`ObjectReceiver`] of files. A [`Relay`] between networks is an endpoint,
+//! too. The loop itself decides nothing. The crates `pgm` and `delivery` do not know each other, so
+//! this crate decides what concerns both: how a session begins (`opening`) and ends (`ending`),
+//! whom a subscriber believes (`trust`), and what passes between a source and its receivers
+//! (`steering`). Everything else of the protocol is in those two crates.
 //!
 //! ```text
 //!   Io::recv --> batch --> Endpoint::handle --> sink (messages, events)

@@ -80,8 +80,8 @@ pub struct Sending {
     pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
-    /// The address of the session with the same frames, which [`Sending::pair`] sets; `None` when
-    /// there is no such session.
+    /// The address of the other session with the same frames, which [`Sending::pair`] sets; `None`
+    /// when there is no such session.
     pub partner: Option<IpAddr>,
     /// The function that computes parity.
     pub combine: Combine,

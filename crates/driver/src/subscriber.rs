@@ -23,7 +23,7 @@ use crate::{
 /// subscriber's [`Mode`].
 pub trait MessageSink {
     /// Takes one whole message; `data` is valid during the call only. Messages that shared a packet
-    /// have one position.
+    /// have the same position.
     fn message(&mut self, session: u32, position: u64, data: &[u8]);
 
     /// Takes an event other than data, in its place between the messages.
@@ -36,9 +36,9 @@ pub trait MessageSink {
         let _ignored = (session, name);
     }
 
-    /// Takes the address of the session that carries the same frames, as `session` says. It is the
-    /// unspecified address when there is no such session. Only frame sessions without a key say
-    /// this. The default ignores it.
+    /// Takes the address of the other session with the same frames, which the mark of `session`
+    /// names: the unspecified address when there is no such session. Only frame sessions without a
+    /// key name one. The default ignores it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }
@@ -130,9 +130,9 @@ pub struct Subscriber {
 /// How a closed subscriber left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// The back end has taken this end's last messages to every sender, as far as this end knows.
+    /// Every connection has accepted the last report to its sender, as far as this end knows.
     Told,
-    /// The deadline came before the back end had taken this end's last messages to every sender.
+    /// The deadline came before every connection had accepted the last report to its sender.
     TimedOut,
 }
 

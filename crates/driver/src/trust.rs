@@ -11,7 +11,7 @@ use delivery::{Admission, Reporter};
 use pgm::{Position, Receiver};
 use wire::pgm::Mark;
 
-/// What a subscriber knows that decides whom it believes.
+/// The rules by which a subscriber decides whom it believes.
 #[derive(Debug)]
 pub(crate) struct Trust {
     /// The senders that this end takes; with `None` it takes all.

@@ -77,7 +77,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self
     }
 
-    /// Returns what protects the packets.
+    /// Returns what protects the packets; `None` without a key.
     pub const fn protection(&self) -> Option<&PacketProtection> {
         self.stage.protection()
     }
@@ -235,7 +235,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     /// Sends what waits, so that a message can leave at once. Packets that have arrived wait for
-    /// the next turn. Returns what [`Turn::runs`] says.
+    /// the next turn. Returns the number of runs, counted as [`Turn::runs`].
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)

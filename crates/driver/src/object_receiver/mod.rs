@@ -24,7 +24,7 @@ pub struct ObjectReceiver<I: Intake> {
     transfers: Transfers<I>,
     /// Packets that the kernel has dropped, as the owner said last.
     host_drops: u64,
-    /// Packets handled when the last turn ended.
+    /// How many packets had come when the last turn ended.
     seen_packets: u64,
 }
 
@@ -53,8 +53,8 @@ impl<I: Intake> ObjectReceiver<I> {
     ) -> Self {
         let is_protected = config.receiver.key.is_some();
         let mut receiver = receiving.receiver(Mode::Arrival, is_protected, now);
-        // Any host may claim to be a sender. Until the owner vouches for one, this end asks it for
-        // nothing.
+        // Any host may claim to be a sender. This end asks a sender for nothing until the transfers
+        // have found it genuine.
         receiver.ask_known_only();
         Self {
             receiver: Some(receiver),
@@ -106,7 +106,7 @@ impl<I: Intake> ObjectReceiver<I> {
             && let Some(ready) = receiver.pop_ready()
         {
             match ready {
-                // This data arrived before the receiver knew its session; its payload is whole all
+                // This data arrived before the receiver knew its session; the payload is whole all
                 // the same.
                 Ready::Message { session, data, .. } => {
                     self.transfers.handle_block(now, session, data);
