@@ -41,13 +41,13 @@ impl Shape {
         }
     }
 
-    /// Pixels of a line.
+    /// Returns the number of pixels of a line.
     #[must_use]
     pub const fn width(self) -> u32 {
         self.width
     }
 
-    /// Lines of a frame.
+    /// Returns the number of lines of a frame.
     #[must_use]
     pub const fn height(self) -> u32 {
         self.height

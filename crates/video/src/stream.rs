@@ -129,8 +129,8 @@ pub struct VideoWriter<W> {
 }
 
 impl<W: Write> VideoWriter<W> {
-    /// Makes a writer, and writes the header line if the stream is Y4M. That is the line of
-    /// `header` if it is one of Y4M, else a new line. Packed pixels of 12 bits become `mono12`.
+    /// Makes a writer, and writes the header line if the stream is Y4M. That line is the one of
+    /// `header` if `header` is of Y4M, else a new one. Packed pixels of 12 bits become `mono12`.
     ///
     /// # Errors
     /// [`VideoError::NotInY4m`] for RGB8 in Y4M, [`VideoError::Shape`] when frames that become
@@ -163,7 +163,7 @@ impl<W: Write> VideoWriter<W> {
     /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
     ///
     /// # Errors
-    /// What the output refuses.
+    /// When the output cannot be written.
     pub fn write_frame(&mut self, frame: &[u8]) -> Result<(), VideoError> {
         assert_eq!(frame.len(), self.shape.frame_bytes(), "one whole frame");
         if self.container == Container::Raw {
@@ -184,7 +184,7 @@ impl<W: Write> VideoWriter<W> {
     /// Flushes the output and returns it.
     ///
     /// # Errors
-    /// What the output refuses.
+    /// When the output cannot be written.
     pub fn finish(mut self) -> Result<W, VideoError> {
         self.output.flush()?;
         Ok(self.output)
@@ -221,7 +221,7 @@ pub enum VideoError {
     /// A line of the stream cannot be read, or is not the line that should come in this place.
     #[error("{what}: {line:?}")]
     Header {
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: String,
         /// The line's beginning.
         line: String,

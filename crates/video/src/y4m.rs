@@ -162,7 +162,7 @@ impl fmt::Display for Header {
     }
 }
 
-/// What the parameters read so far say.
+/// The values of the parameters that were read so far.
 #[derive(Default)]
 struct Told<'a> {
     width: Option<u32>,
@@ -220,7 +220,7 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// Returns the format that a colour of Y4M means; `None` when it is not read here. The kinds of 420
-/// differ only in the places between the pixels at which the colours were taken.
+/// differ only in the points between pixels at which the colours were sampled.
 fn format_of(colour: &str) -> Option<PixelFormat> {
     Some(match colour {
         "420" | "420jpeg" | "420mpeg2" | "420paldv" => PixelFormat::I420,
