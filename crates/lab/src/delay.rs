@@ -25,8 +25,7 @@ use sys::{
 
 use crate::LabError;
 
-/// A long path to a host of a lab. Dropped, the path ends: nothing passes the host's cable any
-/// more.
+/// A long path to a host of a lab. When it is dropped, nothing passes the host's cable any more.
 #[derive(Debug)]
 pub struct LongPath {
     is_over: Arc<AtomicBool>,
@@ -63,7 +62,8 @@ impl LongPath {
         Ok(path)
     }
 
-    /// Returns how many frames were lost because too many bytes were under way.
+    /// Returns how many frames were lost because too many bytes were under way, or because an
+    /// interface did not take them.
     #[must_use]
     pub fn overflows(&self) -> u64 {
         self.overflows.load(Ordering::Relaxed)
@@ -74,13 +74,14 @@ impl Drop for LongPath {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic there was told already.
+            // A panic of the thread was printed already.
             drop(thread.join());
         }
     }
 }
 
-/// A socket that gets every frame of an interface, with what the kernel left for an adapter to do.
+/// Opens a socket that gets every frame of an interface, with the offload work (checksums, cutting)
+/// that the kernel left to an adapter.
 fn tap(interface: u32) -> std::io::Result<PacketSocket> {
     let mut socket = PacketSocket::open()?;
     socket.set_offload(true)?;
@@ -114,15 +115,15 @@ impl Way {
             let limit = next.map_or(LOOK, |(due, _)| {
                 due.saturating_duration_since(Instant::now()).min(LOOK)
             });
-            // A wait that fails is none; the calls above tell nothing else.
+            // If the wait fails, the loop just looks again.
             let _ready = datagram::wait_readable(self.from.as_fd(), limit);
         }
     }
 
-    /// Takes what has arrived, up to some frames at a time.
+    /// Takes what has arrived, up to [`FRAMES_AT_ONCE`] frames.
     fn take(&mut self, now: Instant, room: &mut [u8]) {
         for _ in 0..FRAMES_AT_ONCE {
-            // An interface that is down gives an error, and nothing to take.
+            // An error means that nothing has arrived, or that the interface is down.
             let Ok(len) = datagram::receive(self.from.as_fd(), room, false) else {
                 return;
             };

@@ -37,10 +37,10 @@ pub enum LabError {
     /// The kernel cannot drop packets at random here. Drop them in the process instead.
     #[error("the kernel cannot lose packets at random here: {reason}")]
     NoLoss {
-        /// The kernel's or the tool's reason.
+        /// The kernel's reason.
         reason: String,
     },
-    /// The network did not come up in time.
+    /// The network did not reach the awaited state in time.
     #[error("{what} was not ready after {waited_ms} ms")]
     NotReady {
         /// What the lab waited for.

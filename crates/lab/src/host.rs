@@ -118,11 +118,11 @@ impl Host {
             .map_err(|cause| LabError::os("enter a host of the lab", cause))
     }
 
-    /// Drops packets of UDP and of PGM over raw IP at random as they arrive at `e0`, `lost` in `of`
-    /// on average, by netfilter rules; the `nft` program is not needed. `(0, 1000)` drops none and
-    /// costs the same: the baseline for comparisons. A GSO run that is kept whole is dropped or
-    /// kept as one packet. To drop single packets, build the lab with
-    /// [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
+    /// Drops packets at random as they arrive at `e0`: packets of UDP, and of PGM over raw IP. On
+    /// average, `lost` in `of` packets are dropped. This takes netfilter rules, but not the `nft`
+    /// program. `(0, 1000)` drops none and costs the same: the baseline for comparisons. A GSO run
+    /// that is kept whole is dropped or kept as one packet. To drop single packets, build the lab
+    /// with [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot do it: drop packets in the process instead.
@@ -152,7 +152,8 @@ impl Host {
         self.with_loss(|loss| loss.set(INTERFACE, mishap, lost, of))
     }
 
-    /// Removes the rule of [`Host::set_loss`] and of its like.
+    /// Removes the rule of [`Host::set_loss`], [`Host::set_segment_loss`] or
+    /// [`Host::reset_senders`].
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot do it.
@@ -160,8 +161,8 @@ impl Host {
         self.with_loss(RandomLoss::clear)
     }
 
-    /// Returns the number of packets dropped since [`Host::set_loss`] or its like; 0 when no loss
-    /// is set. A GSO run that is kept whole counts as one packet.
+    /// Returns the number of packets that the present rule has dropped; 0 when there is no rule. A
+    /// GSO run that is kept whole counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.

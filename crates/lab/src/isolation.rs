@@ -20,7 +20,8 @@ use crate::{LabError, host::in_namespace};
 /// return.
 ///
 /// # Errors
-/// [`LabError::NotPermitted`], which says what to change; the process stays as it was.
+/// [`LabError::NotPermitted`], which says what to change; the process stays as it was. Also when
+/// the program cannot be started again, or the loopback interface cannot be switched on.
 pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
     if check_permitted().is_ok() {
         return Ok(());

@@ -67,8 +67,8 @@ impl Lab {
     }
 
     /// Makes the switch send at most `bytes_per_s` to the host at `index`, link headers included,
-    /// with room for `queue_bytes` in its queue. The switch sends them one packet at a time, as a
-    /// slow cable would.
+    /// with room for `queue_bytes` in its queue. The switch sends single packets or short bursts,
+    /// as a slow cable would.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
@@ -86,9 +86,10 @@ impl Lab {
         self.switch()?.set_bottleneck(&self.hosts[index], &bucket)
     }
 
-    /// Makes the path between the switch and the host at `index` long: a packet takes `delay`
-    /// each way, until the returned path is dropped, which cuts it. Two threads of this process
-    /// carry it: some Gbit/s. Once for each host, before [`Lab::set_bottleneck`].
+    /// Makes the path between the switch and the host at `index` long: a packet takes `delay` in
+    /// each direction. Dropping the returned path cuts it. Two threads of this process carry the
+    /// packets, at most some Gbit/s. Call this at most once for each host, and before
+    /// [`Lab::set_bottleneck`].
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel refuses.
@@ -118,7 +119,8 @@ impl Lab {
         self.await_loss_of_carrier(index)
     }
 
-    /// Plugs the cable of the host at `index` in again, and waits until packets pass.
+    /// Plugs the cable of the host at `index` in again, and waits until packets pass, if the host's
+    /// interface is on.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel refuses.
@@ -128,8 +130,8 @@ impl Lab {
     }
 
     /// Switches the interface of the host at `index` on or off. Off removes its IPv6 addresses and
-    /// all its routes, on restores them. Waits until the kernel has noticed; after switching on,
-    /// this means until packets pass, if the far end of the cable is on.
+    /// all its routes; on restores them. Waits until the kernel has noticed. After switching on,
+    /// this means until packets pass, unless the far end of the cable is off.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -143,13 +145,12 @@ impl Lab {
         self.await_loss_of_carrier(index)
     }
 
-    /// Joins two hosts by a cable of their own beside the switch: a second network, with the
-    /// interface `e1` and an address of 10.78.0.0/24 (fd78::/64) at each end, whose last part is
-    /// the host's number. Waits until packets pass. No host has a route from one network to the
-    /// other.
+    /// Joins two hosts by a cable of their own beside the switch: a second network. Each end has
+    /// the interface `e1`, with an address in 10.78.0.0/24 and one in fd78::/64 that end with the
+    /// host's number. Waits until packets pass. No host has a route from one network to the other.
     ///
     /// # Errors
-    /// When the kernel refuses; so also when a host has a second cable already.
+    /// When the kernel refuses, for example because a host has a second cable already.
     pub fn add_cable(&self, one: usize, other: usize) -> Result<(), LabError> {
         let ends = [&self.hosts[one], &self.hosts[other]];
         connect(SECOND_INTERFACE, None, ends[0], ends[1])?;
@@ -224,7 +225,7 @@ impl Drop for Lab {
     }
 }
 
-/// Makes a cable between the interfaces of this name of two hosts.
+/// Makes a cable between two hosts, with an interface called `interface` at each end.
 fn connect(
     interface: &str,
     mtu_bytes: Option<u32>,

@@ -1,6 +1,6 @@
 //! Hosts in network namespaces on one machine, for tests and for the demo.
 //!
-//! A [`Lab`] is two or more [`Host`]s, each with an interface `e0`, on one switch:
+//! A [`Lab`] is one or more [`Host`]s, each with an interface `e0`, on one switch:
 //!
 //! ```text
 //! host 0: 10.77.0.1  fd77::1  e0 ---- p1 +-----+
@@ -15,8 +15,8 @@
 //!
 //! A lab runs as root, or as an ordinary user inside a user namespace: call
 //! [`enter_user_namespace_or_explain`] at the start of `main`, and [`isolated`] in a `#[test]`. A
-//! lab delays packets where [`Lab::lengthen`] says so; it does not reorder or corrupt them, as the
-//! simulator and the interceptor do.
+//! lab delays packets where [`Lab::lengthen`] says so; it does not reorder or corrupt them. The
+//! simulator and the interceptor can do that.
 #![forbid(unsafe_code)]
 
 mod delay;

@@ -108,7 +108,8 @@ impl Switch {
         })?
     }
 
-    /// Returns true when every port passes packets. The bridge `br0` itself sends nothing.
+    /// Returns true when every port passes packets. The bridge `br0` itself does not count: it
+    /// sends nothing.
     pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
         in_namespace(&self.namespace, || {
             let links = Rtnetlink::open()?.links()?;
@@ -134,7 +135,7 @@ fn port_name(host: &Host) -> String {
 }
 
 const BRIDGE: &str = "br0";
-/// The features with which a port passes runs of UDP and TCP on in one piece.
+/// The features by which a port passes on runs of UDP and TCP in one piece.
 const SEGMENTATION: [&str; 3] = [
     "tx-udp-segmentation",
     "tx-tcp-segmentation",
