@@ -311,7 +311,7 @@ impl Subscriber {
         }
     }
 
-    /// Handles what an SPM of the sender at `source` says besides its window.
+    /// Handles the mark that an SPM of the sender at `source` carries.
     fn marked<S: MessageSink + ?Sized>(
         &mut self,
         now: Instant,

@@ -7,9 +7,9 @@ use sys::namespace::{CommandExt as _, Namespace, run_in};
 
 use crate::LabError;
 
-/// An empty filesystem in memory, mounted over a directory. Only commands started on this disk see
-/// it. A small one stands for a full disk, and a read-only one for a disk that even root cannot
-/// write. It exists as long as there is a handle to it.
+/// An empty filesystem in memory, mounted over a directory. Only commands and threads that are
+/// started on this disk see it. A small one stands for a full disk, and a read-only one for a disk
+/// that even root cannot write. It exists as long as there is a handle to it.
 #[derive(Debug)]
 pub struct Disk {
     mounts: Namespace,

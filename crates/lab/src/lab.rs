@@ -264,8 +264,8 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
 /// 4,000th of a second's bytes, and at least two packets.
 const BURSTS_PER_S: u32 = 4_000;
 const BURST_BYTES_MIN: u32 = 3_028;
-/// The interface number of the first of two directly joined hosts; no interface of a host has so
-/// high a number.
+/// The interface number at the first end of a cable that joins two hosts; no other interface of a
+/// host has so high a number.
 const NEAR_INDEX: u32 = 1_000;
 /// How long to wait for a host. The kernel may take 1 s to see a carrier, and 2 s to check an IPv6
 /// address for duplicates.

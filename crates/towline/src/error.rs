@@ -34,8 +34,8 @@ pub enum Error {
     /// The sockets cannot be used any more.
     #[error("{0}")]
     Io(#[from] IoFault),
-    /// The message is longer than the protocol parameters allow, or it is a frame without bytes. It
-    /// was not taken, and the session goes on.
+    /// The message or frame is too long, or the frame has no bytes. It was not taken, and the
+    /// session goes on.
     #[error("{}", too_long_text(*max, parameter))]
     TooLong {
         /// The length of the longest possible message, in bytes; 0 for a frame without bytes.
@@ -69,7 +69,7 @@ pub enum Error {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The request makes no sense, or contradicts itself.
+    /// The request makes no sense, contradicts itself, or breaks a rule of this library.
     InvalidInput,
     /// No interface can be used.
     NoInterface,
@@ -81,7 +81,7 @@ pub enum ErrorKind {
     NotFound,
     /// Anything else that the system refused.
     System,
-    /// A message is too long.
+    /// A message or frame is too long, or a frame has no bytes.
     TooLong,
     /// The session is over.
     Closed,

@@ -24,7 +24,7 @@
 //! | asynchronous | [`AsyncPublisher`], [`AsyncSubscriber`] | a thread | nothing |
 //! | frames | [`FramePublisher`], [`FrameSubscriber`] | the owner's loop | `wait`, `close` |
 //! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
-//! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
+//! | files, thread | `TransferThread` | a thread | `recv`, `ask`, `join`; `ready` is awaited |
 //! | between networks | [`Relay`] | the owner's loop | `wait` |
 //! | TCP, proven | [`DeliveredStream`] | every call | `write`, `read`, `flush`, `finish` |
 //! | TCP, proven, asynchronous | [`AsyncDeliveredStream`] | every call | nothing |
@@ -49,10 +49,11 @@
 //!
 //! # Tracing
 //!
-//! The library also emits `tracing` events, for programs that install a subscriber. Losses, and
-//! sessions and receivers that end badly, have the level warn. Sessions, receivers and transfers
-//! that come and go have info; control connections and the steps of a transfer have debug. Single
-//! packets and messages emit no event.
+//! The library also emits `tracing` events, for programs that install a subscriber. The level warn
+//! tells of losses, of sessions that broke off, and of peers that stalled, were dropped or were
+//! refused. The level info tells of sessions, receivers and transfers that come and go. The level
+//! debug tells of control connections and the steps of a transfer. Single packets and messages emit
+//! no event.
 //!
 //! # Features
 //!

@@ -48,8 +48,8 @@ impl PublisherBuilder {
         self
     }
 
-    /// Sends no message before this many receivers have joined. Default 0: a receiver that joins
-    /// later misses what was sent before.
+    /// Sends no message before this many receivers have joined and reported. Default 0: a receiver
+    /// that joins later misses what was sent before.
     #[must_use]
     pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
@@ -150,7 +150,8 @@ pub enum SendStatus {
         /// When to try again.
         until: Instant,
     },
-    /// Receivers that are behind keep the window full, or the socket is full.
+    /// There is no room. For example, receivers that are behind keep the window full, or the socket
+    /// is full.
     WouldBlock,
 }
 
@@ -539,8 +540,8 @@ impl Publisher {
         self.end.driver.endpoint.audience().receiver_count()
     }
 
-    /// Begins to count the receivers by polls: those that report, and those that do not but can
-    /// read polls. [`Publisher::census`] has the result after ten more seconds of turns at most.
+    /// Begins to count the receivers by polls. The receivers that report count, and others that can
+    /// read polls. After at most ten more seconds of turns, [`Publisher::census`] has the result.
     /// With the parameter `poll_interval` the count is repeated.
     ///
     /// # Errors

@@ -152,7 +152,7 @@ impl Relay {
         self.driver.wait(until);
     }
 
-    /// Reads the clock of [`Relay::wait`].
+    /// Reads the clock that [`Relay::wait`] goes by.
     pub fn now(&mut self) -> Instant {
         self.driver.io.now()
     }
@@ -237,7 +237,7 @@ const SESSIONS_MAX: usize = 256;
 /// The most packets that a relay waits for at a time: about 20 % of the packets of a second at 1
 /// Gbit/s.
 const REPAIRS_MAX: usize = 16_384;
-/// The most bytes that wait for one network: eight full reads.
+/// The most bytes that wait for one network: eight reads of four buffers of 64 KiB.
 const QUEUE_BYTES_MAX: usize = 2 << 20;
 /// The default of [`RelayBuilder::keep`]: half a second at 1 Gbit/s.
 const KEPT_BYTES_MAX: usize = 64 << 20;

@@ -55,8 +55,8 @@ impl Snapshot {
         self.behind = self.behind.or(other.behind);
     }
 
-    /// Adds another snapshot, counter by counter. The values that may fall, and so are no counters,
-    /// are not added: the greater one stays.
+    /// Adds another snapshot, counter by counter. The numbers of receivers and of packets behind
+    /// are no counters and are not added: the greater number stays.
     pub(crate) fn sum_up(&mut self, other: &Self) {
         for (set, info, value) in &other.values {
             let mut own = self.values.iter_mut();

@@ -1,5 +1,4 @@
-//! Decides from which senders a receive directory takes data, by one rule for every receiver of
-//! files.
+//! Decides from which senders files are taken, by one rule for every receiver of files.
 //!
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with

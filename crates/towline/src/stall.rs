@@ -21,7 +21,7 @@ use wire::object::Phase;
 #[derive(Clone, Copy, Debug)]
 pub struct StallWatch {
     /// The bytes of manifest held, plus the bytes of content held, plus the bytes verified, at the
-    /// last look.
+    /// last call of [`StallWatch::note`].
     moved: u64,
     moved_at: Instant,
 }

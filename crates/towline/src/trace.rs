@@ -7,8 +7,8 @@
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
 //! | debug | control connections (in `net`); passes; steps of a receiver's transfer |
 //!
-//! When the application takes the library's event about a peer, the `tracing` event is emitted. So
-//! both kinds of events come in the same order.
+//! When the library's event about a peer leaves the session for the application, the `tracing`
+//! event is emitted. So both kinds of events come in the same order.
 
 #![cfg_attr(
     not(feature = "tracing"),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   application <--events-- queue <-- thread: FileSender or FileReceiver <--> network, disk
-//!               <--state, replaced a few times a second--
+//!               <--state, a copy of a moment ago--
 //!               ---cancel--->
 //! ```
 //!
@@ -20,7 +20,8 @@ use std::{
 
 use crate::{Error, thread::spawn};
 
-/// Lets only this crate implement [`Transfer`], so that methods can be added to it.
+/// Lets only this crate implement [`Transfer`], so that later releases can add methods to the
+/// trait.
 pub(crate) mod sealed {
     /// A trait that only this crate can name.
     #[expect(unnameable_types, reason = "who cannot name it cannot implement it")]

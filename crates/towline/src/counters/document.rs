@@ -12,7 +12,7 @@ pub struct ProcessCounters {
     pub version: u32,
     /// Process identifier.
     pub pid: u32,
-    /// Its command line, for a person.
+    /// Command line of the process, for a person.
     pub command: String,
     /// Seconds since the process began to serve its counters.
     pub uptime_s: f64,
@@ -52,7 +52,7 @@ pub struct CounterReading {
     pub name: String,
     /// What one count stands for.
     pub unit: String,
-    /// What it counts.
+    /// What the counter counts.
     pub help: String,
     /// The count.
     pub value: u64,

@@ -22,7 +22,7 @@ use net::http::write_until;
 use super::{CounterReading, MetricsServer, ProcessCounters, SessionCounters, directory};
 use crate::Snapshot;
 
-/// A server of the counters of this process, until it is dropped.
+/// A server of this process's counters. It serves until it is dropped.
 #[derive(Debug)]
 pub struct CounterServer {
     shared: Arc<Shared>,
@@ -36,8 +36,8 @@ impl CounterServer {
     /// Starts serving; `command` is what a reader sees as the process's name.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; or when the
-    /// socket or the thread cannot be made. The process can go on without a server.
+    /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves. Another error
+    /// when the socket or the thread cannot be made. The process can go on without a server.
     pub fn start(command: &str) -> io::Result<Self> {
         Self::start_in(&directory::path()?, command)
     }

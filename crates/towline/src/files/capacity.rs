@@ -70,7 +70,8 @@ const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
 /// Connections whose peers have not said who they are, and as many that this end has closed and
 /// whose peers keep them open.
 const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
-/// Descriptors that each transfer leaves to senders that are asked or wait.
+/// Descriptors kept, for each transfer, for senders that are asked for their offers or that wait
+/// for a place.
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors of everything else: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;

@@ -1,4 +1,4 @@
-//! Files and trees: the sender waits until every receiver has proved delivery.
+//! Files and trees: the sender waits until every expected receiver has proved delivery.
 
 use std::time::Duration;
 

@@ -64,12 +64,12 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets the most transfers at a time of a receiver that serves any number: at least 1, default
-    /// 16. One host may have half of them. Other senders have to wait. Where senders dial, up to
-    ///     10,000 of them wait connected, or fewer where this process may have fewer descriptors.
-    ///     With too few descriptors for this many transfers, [`FileReceiver::take_warnings`] says
-    ///     how many the receiver takes. A transfer that is over keeps its place until its disk has
-    ///     taken what had come.
+    /// Sets the most transfers at a time of a receiver that serves any number: at least 1; without
+    /// this call, 16. One host may have half of them. Other senders have to wait. Where senders
+    /// dial, up to 10,000 of them wait connected, or fewer where this process may have fewer
+    /// descriptors. With too few descriptors for this many transfers,
+    /// [`FileReceiver::take_warnings`] says how many the receiver takes. A transfer that is over
+    /// keeps its place until its disk has taken what had come.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and memory for what the disk
     /// has not taken: 256 MiB divided by this number, but at most 6 MiB and at least 256 KiB.

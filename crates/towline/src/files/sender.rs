@@ -1,4 +1,4 @@
-//! The sender of files: it waits for every receiver's proof.
+//! The sender of files: it waits for the proof of every expected receiver.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 

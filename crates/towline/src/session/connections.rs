@@ -1,8 +1,8 @@
 //! How many control connections a sender takes, given how many descriptors its process may have.
 //!
-//! A host that opens connections and leaves them open must cost neither the receivers nor the files
-//! of a sender their descriptors. So the limit of connections keeps some descriptors for everything
-//! else. The limit of receivers keeps some connections for peers that have yet to greet.
+//! A host that opens connections and leaves them open must not use up the descriptors that a sender
+//! needs for its receivers and its files. So the limit of connections keeps some descriptors for
+//! everything else. The limit of receivers keeps some connections for peers that have yet to greet.
 
 use delivery::parameters::GREETINGS_MAX;
 
@@ -23,10 +23,10 @@ pub(crate) fn receivers_max(descriptors: Option<u64>) -> u32 {
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Descriptors that connections leave to everything else: sockets, streams, and the files that a
-/// sender opens as it comes to them.
+/// Descriptors that the limit of connections keeps for everything else: sockets, streams, and the
+/// files that a sender has open.
 const DESCRIPTORS_BESIDE_LINKS: u64 = 64;
-/// Connections that a process with hardly any descriptors tries to have all the same.
+/// The least limit of connections, even for a process with hardly any descriptors.
 const LINKS_MIN: u64 = 16;
 
 #[cfg(test)]

@@ -447,7 +447,7 @@ impl DeliveredStream {
         Ok(())
     }
 
-    /// Reads what has arrived into the inbox.
+    /// Fills the inbox with what has arrived.
     fn fill(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
         if inn.at > 0 {

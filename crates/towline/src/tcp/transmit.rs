@@ -168,7 +168,7 @@ fn is_impossible(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// Sends the range through two buffers: reads one while the other is written.
+/// Sends the range through two buffers: one is filled from the file while the other is sent.
 fn by_buffers(
     socket: &impl AsFd,
     file: &File,

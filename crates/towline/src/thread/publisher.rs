@@ -349,8 +349,8 @@ impl PublisherThread {
         self.queue.lock().receivers.clone()
     }
 
-    /// Sends everything and ends the session in good order. Waits at most for the time that
-    /// [`PublisherThread::spawn`] was given.
+    /// Sends everything and ends the session in good order. Blocks as [`Publisher::close`] does,
+    /// with the timeout that [`PublisherThread::spawn`] was given.
     ///
     /// # Errors
     /// The error of the thread.

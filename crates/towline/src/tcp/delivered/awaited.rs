@@ -143,7 +143,7 @@ impl AsyncDeliveredStream {
 
     /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
     /// for `patience` at most: see [`DeliveredStream::finish`]. When the future is dropped early,
-    /// the stream has ended all the same; a second call waits on.
+    /// the stream has ended all the same; a second call goes on waiting.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
