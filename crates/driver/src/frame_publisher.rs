@@ -42,8 +42,8 @@ pub struct FrameStream {
 /// How the packets of a frame leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FramePacing {
-    /// Evenly, in a little less than the interval between two frames: the rest is for repairs. If a
-    /// rate is set, at that rate. With neither a rate nor an interval, as fast as the host sends.
+    /// Evenly, over 80 % of the interval between two frames: the rest is for repairs. If a rate is
+    /// set, at that rate. With neither a rate nor an interval, as fast as the host sends.
     #[default]
     Even,
     /// As fast as the host sends, with pauses.

@@ -126,7 +126,8 @@ impl Hook {
         self
     }
 
-    /// Checks that `program` can be run. A receiver does this before it waits for a transfer.
+    /// Checks that `program` can be run. Call this before the first transfer, so that a mistake
+    /// shows early.
     ///
     /// # Errors
     /// When there is no such program, or when it may not be executed.

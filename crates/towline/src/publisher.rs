@@ -247,8 +247,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes a message, and waits for room as long as necessary. The message leaves at once. But
-    /// after 32 messages in a row that came less than 10 us apart, each waits for further ones.
+    /// Takes a message, and waits for room as long as necessary. The message leaves as soon as the
+    /// rate and the receivers allow. After 32 messages in a row that came less than 10 us apart,
+    /// each message waits for further ones instead.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -540,9 +541,9 @@ impl Publisher {
         self.end.driver.endpoint.audience().receiver_count()
     }
 
-    /// Begins to count the receivers by polls. The receivers that report count, and others that can
-    /// read polls. After at most ten more seconds of turns, [`Publisher::census`] has the result.
-    /// With the parameter `poll_interval` the count is repeated.
+    /// Begins to count the receivers by polls: those that report, and others that can read polls.
+    /// After at most ten more seconds of turns, [`Publisher::census`] has the result. With the
+    /// parameter `poll_interval` the count is repeated.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.

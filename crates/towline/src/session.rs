@@ -585,8 +585,8 @@ pub(crate) fn random_u64() -> Result<u64, Error> {
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
-/// Makes the name of an end that was given none: the host's name, then a text that no other end on
-/// the host has.
+/// Makes the name of an end that was given none: the host's name, then `told_apart_by`, which
+/// differs between the ends on a host.
 pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
     format!("{host}:{told_apart_by}")

@@ -3,8 +3,8 @@
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with
 //! them. A group with a source names the sender already. On loopback addresses, which only this
-//! machine can reach, a receiver needs neither. Link-local addresses are no exception: all
-//! neighbours can reach them.
+//! machine can reach, a receiver needs neither. On link-local addresses a receiver needs one of the
+//! two, because all neighbours can reach it there.
 
 use std::net::{IpAddr, SocketAddr};
 

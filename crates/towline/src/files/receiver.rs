@@ -141,8 +141,8 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Takes names that begin with a dot at the top of a transfer, too. Such names may be those of
-    /// settings of this user's programs. Default false: such a transfer is refused.
+    /// Takes names that begin with a dot at the top of a transfer, too. Files with such names may
+    /// be settings of this user's programs. Default false: such a transfer is refused.
     #[must_use]
     pub const fn take_dot_names(mut self, takes: bool) -> Self {
         self.takes_dot_names = takes;

@@ -119,8 +119,8 @@ impl Source {
 }
 
 impl PlainSender {
-    /// Connects to `to`; gives up after `patience`. Later the sender gives up when nothing more is
-    /// acknowledged, or the peer does not close its side, for that long.
+    /// Connects to `to`; gives up after `patience`. Later the sender gives up when `patience`
+    /// passes without a new acknowledgement, or without the end of the peer's side.
     ///
     /// # Errors
     /// When nobody listens there or answers in time, or when the file's length cannot be read.
