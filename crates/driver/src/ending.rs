@@ -12,10 +12,10 @@
 //! does not come.
 //!
 //! While a reporting receiver lacks something, or an expected one is still to come, the source
-//! answers NAKs until the deadline, however short its linger is. Once all is confirmed, a source
-//! that takes reports lingers only briefly. But if a host without a reporting receiver has sent a
-//! NAK, the source stays for the full linger: libpgm does not report, and it asks for what it still
-//! lacks only every two seconds.
+//! answers NAKs. It does so until the deadline, however short its linger is. Once all is confirmed,
+//! a source that takes reports lingers only briefly. But if a host without a reporting receiver has
+//! sent a NAK, the source stays for the full linger. The reason is libpgm: it does not report, and
+//! it asks only every two seconds for what it still lacks.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -31,8 +31,8 @@ pub enum Ended {
     Confirmed,
     /// As `Confirmed`, except that the deadline cut the announcement short.
     Hurried,
-    /// Everything was sent and the end announced, but an expected receiver did not join, or did not
-    /// come back for what it lacked, before the deadline.
+    /// Everything was sent and the end announced. But before the deadline, an expected receiver did
+    /// not join, or did not come back for what it lacked.
     Unconfirmed,
     /// The source broke the session off and told receivers: the owner wanted that, or the deadline
     /// came before all was confirmed.

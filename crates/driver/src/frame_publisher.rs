@@ -190,8 +190,8 @@ impl FramePublisher {
         }
     }
 
-    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and writes the
-    /// frame's bytes from there on into the memory that they are sent from.
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and a buffer from
+    /// which one packet is sent. It writes the frame's bytes from that offset on into the buffer.
     ///
     /// # Errors
     /// [`Full::TooLong`] for a frame that is empty or never fits; [`Full::Closed`] after the end.

@@ -206,9 +206,9 @@ fn rate_control(config: &Config, waits: bool) -> Option<RateConfig> {
     (config.rate() == Rate::Auto && waits).then(RateConfig::default)
 }
 
-/// Returns after how many packets, at the latest, a receiver reports: a quarter of the flow window,
-/// so that waiting for reports does not limit the rate. From 16 receivers on, this grows with their
-/// number, so that reports stay few.
+/// Returns the number of packets after which a receiver reports at the latest. It is a quarter of
+/// the flow window, so that waiting for reports does not limit the rate. From 16 receivers on, it
+/// grows with the number of receivers, so that reports stay few.
 fn report_sqns(config: &Config, receivers: u32) -> u32 {
     let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
     let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! The timers and limits of the run loop and of the ends of sessions: rows of the one table of
+//! The timers and limits of the run loop and of both ends of a session, as rows of the table of
 //! parameters.
 
 use std::time::Duration;

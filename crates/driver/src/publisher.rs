@@ -110,8 +110,8 @@ impl Publisher {
         self.source.offer_pieces(len, pieces, fill)
     }
 
-    /// Returns true when a full run waits: one more message of `len` bytes would not fit that run,
-    /// so a turn is worth its system calls now.
+    /// Returns true when a full run waits, so that a turn is worth its system calls: one more
+    /// message of `len` bytes would not fit the run.
     #[inline]
     #[must_use]
     pub const fn has_full_run(&self, len: usize) -> bool {

@@ -100,9 +100,9 @@ pub enum SessionEvent {
         /// The session that was aborted.
         session: u32,
     },
-    /// The sender gave this receiver up, and the receiver takes nothing more of its session. What
-    /// was missing by then was reported as lost. What the sender sent later is not counted. A new
-    /// subscriber may join again.
+    /// The sender gave this receiver up, and the receiver takes nothing more of its session.
+    /// Packets that were missing by then were reported as lost. Packets that the sender sent later
+    /// are not counted. A new subscriber may join again.
     Dropped {
         /// The session that dropped this receiver.
         session: u32,

@@ -77,7 +77,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self
     }
 
-    /// Returns what protects the packets; `None` without a key.
+    /// Returns the protection of the packets; `None` without a key.
     pub const fn protection(&self) -> Option<&PacketProtection> {
         self.stage.protection()
     }
@@ -88,7 +88,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self.counters.datagrams - self.stage.refused()
     }
 
-    /// Returns what protects the packets, for callers that take its notices.
+    /// Returns the protection of the packets, for callers that take its notices.
     pub const fn protection_mut(&mut self) -> Option<&mut PacketProtection> {
         self.stage.protection_mut()
     }

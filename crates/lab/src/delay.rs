@@ -144,7 +144,7 @@ impl Way {
                 return;
             };
             self.kept_bytes -= frame.len();
-            // What an interface does not take is lost, as on any path.
+            // A frame that the interface does not take is lost, as on any path.
             if !self.to.send(&frame).unwrap_or(false) {
                 self.overflows.fetch_add(1, Ordering::Relaxed);
             }
@@ -152,13 +152,13 @@ impl Way {
     }
 }
 
-/// The longest frame: a run of segments, its headers, and what the kernel says of it.
+/// The longest frame: a run of segments, its headers, and the kernel's offload header.
 const FRAME_BYTES_MAX: usize = 68 << 10;
 /// Bytes under way in one direction: 10 Gbit/s for 100 ms.
 const PATH_BYTES_MAX: usize = 128 << 20;
 /// Bytes that may arrive while the thread does something else.
 const SOCKET_BYTES: usize = 32 << 20;
-/// Frames taken before the thread looks what is due.
+/// Frames taken before the thread looks for frames that are due.
 const FRAMES_AT_ONCE: u32 = 64;
 /// How often a thread looks whether the path has ended.
 const LOOK: Duration = Duration::from_millis(50);

@@ -238,8 +238,8 @@ fn connect(
             name: interface,
             peer_name: interface,
             peer_namespace: other.namespace().as_fd(),
-            // When the two ends of a cable have different numbers, the kernel looks at the carrier
-            // at once; when they have the same number, it looks within a second.
+            // When the two ends of a cable have different interface numbers, the kernel looks at
+            // the carrier at once; when they have the same number, it looks within a second.
             index: Some(NEAR_INDEX),
             mtu_bytes,
         })?)

@@ -95,7 +95,8 @@ impl RelayBuilder {
     }
 }
 
-/// A relay: what is sent to one of its groups is sent to the others too, with repairs and reports.
+/// A relay: it sends the packets of each of its groups to the others, too, with repairs and
+/// reports.
 ///
 /// Receivers take the relay for the sender: they send their requests for repairs to it, and open
 /// their connections for reports to it. The relay joins each such connection to one that it opens

@@ -85,8 +85,8 @@ impl Sources {
 
     /// Returns an error unless files from `ip` are taken.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
-        // Without a list, every holder of the key is allowed; without a key too, every process on
-        // this machine, because no other host can reach it.
+        // Without a list, every holder of the key is allowed. Without a key either, no other host
+        // can reach this one, and every process on this machine is allowed.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {
             return Ok(());
         }

@@ -129,8 +129,8 @@ pub struct VideoWriter<W> {
 }
 
 impl<W: Write> VideoWriter<W> {
-    /// Makes a writer, and writes the header line if the stream is Y4M. That line is the one of
-    /// `header` if `header` is of Y4M, else a new one. Packed pixels of 12 bits become `mono12`.
+    /// Makes a writer, and writes the header line if the stream is Y4M. If `header` is of Y4M, its
+    /// own line is written, otherwise a new line. Packed pixels of 12 bits become `mono12`.
     ///
     /// # Errors
     /// [`VideoError::NotInY4m`] for RGB8 in Y4M, [`VideoError::Shape`] when frames that become

@@ -17,7 +17,7 @@ use net::http::{Answer, HttpServer, Request};
 pub struct MetricsServer(HttpServer);
 
 impl MetricsServer {
-    /// Answers on `address` with what `text` gives at each scrape. With port 0 the system chooses
+    /// Answers each scrape on `address` with the result of `text`. With port 0 the system chooses
     /// the port.
     pub(super) fn start(
         address: SocketAddr,

@@ -33,7 +33,7 @@ pub struct CounterServer {
 }
 
 impl CounterServer {
-    /// Starts serving; `command` is what a reader sees as the process's name.
+    /// Starts serving; `command` names the process for readers.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves. Another error

@@ -100,8 +100,8 @@ impl Expectation {
 }
 
 impl Default for Expectation {
-    /// Expects all receivers that join, at least one. Waits at most 10 s for the first, begins when
-    /// no other has joined for 300 ms, gives a receiver up after 30 s without progress, and sends
+    /// Expects all receivers that join, at least one. Waits at most 10 s for the first, and begins
+    /// when no other has joined for 300 ms. Gives a receiver up after 30 s without progress. Sends
     /// at the pace of the slowest.
     fn default() -> Self {
         Self {

@@ -261,8 +261,8 @@ impl FileReceiverBuilder {
     }
 }
 
-/// Makes a receiver's name from the last component of its directory's path, and four digits of a
-/// hash of the whole path, so that it is the same at every start.
+/// Makes a receiver's name that is the same at every start: the last component of its directory's
+/// path, and four digits of a hash of the whole path.
 fn name_of(directory: &Path) -> String {
     let whole = directory
         .canonicalize()

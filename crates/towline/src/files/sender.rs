@@ -133,8 +133,8 @@ impl FileSender {
             .cancel(now, ErrorCode::Cancelled, text);
     }
 
-    /// Returns what held back the connection to each host while content moved: times by cause, as
-    /// the kernel counts them. Empty where packets carry the content.
+    /// Returns what held back the connection to each host while content moved: the times by cause,
+    /// which the kernel counts. Empty where packets carry the content.
     #[must_use]
     pub fn held_back(&self) -> Vec<(SocketAddr, HeldBack)> {
         self.end.driver.io.held_back()

@@ -93,11 +93,11 @@ impl FileSetBuilder {
         self
     }
 
-    /// Tells receivers the extended attributes of files and directories: those of users (`user.*`),
-    /// and for the superuser those of other kinds, except file capabilities and `system.*`.
-    /// Receivers that take attributes ([`crate::FileReceiverBuilder::attributes`]) set them;
-    /// receivers that are too old for this refuse the transfer. All attributes together may take 16
-    /// MiB; where entries have the same attributes, these count once. Default false.
+    /// Tells receivers the extended attributes of files and directories. These are `user.*`; if the
+    /// superuser sends, also the other kinds, except file capabilities and `system.*`. Receivers
+    /// that take attributes ([`crate::FileReceiverBuilder::attributes`]) set them; receivers that
+    /// are too old for this refuse the transfer. All attributes together may take 16 MiB; where
+    /// entries have the same attributes, these count once. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_told: bool) -> Self {
         self.options.attributes = are_told;

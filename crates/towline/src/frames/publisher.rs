@@ -210,13 +210,13 @@ impl FramePublisher {
         sys::clock::wall_nanos()
     }
 
-    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and writes the
-    /// frame's bytes from there on into the memory that they are sent from, one packet at a time,
-    /// so that they are not copied again. `timestamp_ns` is the time of the frame, by a clock that
-    /// does not go back.
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and a buffer, and
+    /// writes the frame's bytes from that offset on into the buffer. One packet is sent from each
+    /// buffer, so the bytes are not copied again. `timestamp_ns` is the time of the frame, by a
+    /// clock that does not go back.
     ///
-    /// With two feeds, `fill` is called for every packet of the first feed, and then again from
-    /// offset 0 on for those of the second feed. It must give the same bytes both times. It is not
+    /// With two feeds, `fill` is called for every packet of the first feed, and then, from offset 0
+    /// on, for every packet of the second feed. It must give the same bytes both times. It is not
     /// called for a feed that has no room for the frame.
     ///
     /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums; with two
@@ -411,8 +411,8 @@ impl FramePublisher {
     }
 
     /// Ends one feed soon after the other has ended well. So a network that is cut does not hold
-    /// the end up: what is late by then is of no use to anybody. A feed that no receiver joined
-    /// ends well at once. Its end does not count when a receiver has joined the other feed.
+    /// the end up: frames that are late by then are of no use to anybody. A feed that no receiver
+    /// joined ends well at once. Its end does not count when a receiver has joined the other feed.
     fn follow_the_end(&mut self, now: Instant) {
         let had_receivers =
             |end: &End<driver::FramePublisher>| end.driver.endpoint.audience().joined() > 0;

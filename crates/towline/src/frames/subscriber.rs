@@ -133,7 +133,7 @@ impl FrameSubscriber {
         }
     }
 
-    /// Returns what became of the frames of each of two feeds, of all senders together; `None`
+    /// Returns, for each of two feeds, what became of the frames of all senders together; `None`
     /// where there is one feed.
     #[must_use]
     pub fn feeds(&self) -> Option<[FeedCounts; 2]> {

@@ -1,8 +1,8 @@
 //! The settings of a session that are no parameters of the protocol, by name and as text.
 //!
-//! They are in one table, [`SESSION_OPTIONS`]. Its rows and those of [`crate::PARAMETERS`] name the
-//! flags of `towline`, the keys of its configuration files, and the settings that
-//! [`SessionBuilder::set`] and `towline_session_set` (of the library for C) take.
+//! They are in one table, [`SESSION_OPTIONS`]. Each row of it, and of [`crate::PARAMETERS`], names
+//! a flag of `towline` and a key of its configuration files. [`SessionBuilder::set`] takes the same
+//! names, and so does `towline_session_set` of the library for C.
 
 use std::{fmt, str::FromStr};
 

@@ -28,8 +28,8 @@ impl Profile {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// Returns the settings of this profile that still count beside the given ones. `is_given` says
-    /// for a name whether the user gave that setting.
+    /// Returns the settings of this profile that no given setting overrides. `is_given` says for a
+    /// name whether the user gave that setting.
     ///
     /// A given setting counts more than the profile's. A heartbeat has two forms: bounds, and a
     /// list of intervals that overrides bounds. So given bounds also take away the profile's list.

@@ -182,8 +182,8 @@ impl DeliveredStream {
         told
     }
 
-    /// Returns how far the written bytes got, as far as this end knows. This works after the
-    /// connection has broken, too.
+    /// Returns how far the written bytes are known to have got. This works after the connection has
+    /// broken, too.
     ///
     /// **Cost**: two system calls.
     pub fn progress(&mut self) -> DeliveredProgress {
@@ -255,7 +255,8 @@ impl DeliveredStream {
     /// Ends the stream; returns the proof when it is there. Never waits.
     ///
     /// # Errors
-    /// What has ended the connection; [`DeliveredStream::progress`] says how far the bytes got.
+    /// The error that ended the connection; [`DeliveredStream::progress`] says how far the bytes
+    /// got.
     pub fn try_finish(&mut self) -> io::Result<Option<DeliveredProof>> {
         let digest = match self.out.end {
             Some(digest) => digest,

@@ -1,5 +1,5 @@
 //! Sends a file or a pipe to a program that knows nothing of Towline's protocols, and says how far
-//! the bytes got, as far as this end can know.
+//! the bytes are known to have got.
 //!
 //! ```text
 //!   Sending ---source ends---> Ending ---all acknowledged, and the peer's end read---> over
@@ -7,9 +7,9 @@
 //!      +------ reset, silence, a file that shrinks, a wish to stop ------------------> over
 //! ```
 //!
-//! The most that can be known here is that the peer's kernel has acknowledged every byte, and that
-//! the peer's side has ended after this one without a reset. Only the application could say whether
-//! it has read and kept the bytes, and it does not.
+//! The most that can be known here: the peer's kernel has acknowledged every byte, and the peer's
+//! side has ended after this one without a reset. Only the application could say whether it has
+//! read and kept the bytes, and it does not.
 //!
 //! The sender reads the peer's answers and throws them away: if they were left unread, closing
 //! would reset the connection and destroy the bytes still on their way.
@@ -327,7 +327,8 @@ impl PlainSender {
         Ok(())
     }
 
-    /// Sends what the source has and the socket takes; returns true when the source is at its end.
+    /// Sends as much as the source has and the socket takes; returns true when the source is at its
+    /// end.
     fn send(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES_A_TURN {
             let moved = match &mut self.source {
@@ -433,7 +434,7 @@ fn is_later(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// When the peer ends its side first, its end does not show that it read what came later.
+/// When the peer ends its side first, that end does not show whether the peer read later bytes.
 const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
                            side before it had everything: nobody knows whether its application \
                            reads the rest";

@@ -108,8 +108,8 @@ impl SubscriberThread {
         })
     }
 
-    /// Waits for the next message or event: for `timeout` at most, then it returns `None`; without
-    /// a `timeout` it waits until something comes or the session ends.
+    /// Waits for the next message or event. After `timeout`, returns `None`. Without a `timeout`,
+    /// waits until something comes or the session ends.
     ///
     /// # Errors
     /// The error that ended the session.

@@ -101,7 +101,7 @@ impl AsyncDeliveredStream {
     /// Waits until the socket has taken all bytes. That proves nothing.
     ///
     /// # Errors
-    /// What has ended the connection.
+    /// The error that ended the connection.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
@@ -124,7 +124,7 @@ impl AsyncDeliveredStream {
     /// until this has left: see [`DeliveredStream::confirm`].
     ///
     /// # Errors
-    /// What has ended the connection.
+    /// The error that ended the connection.
     pub async fn confirm(&mut self) -> io::Result<()> {
         poll_fn(|cx| {
             let confirmed = self.stream.confirm();
@@ -133,8 +133,8 @@ impl AsyncDeliveredStream {
         .await
     }
 
-    /// Returns how far the written bytes got, as far as this end knows. This works after the
-    /// connection has broken, too.
+    /// Returns how far the written bytes are known to have got. This works after the connection has
+    /// broken, too.
     ///
     /// **Cost**: two system calls.
     pub fn progress(&mut self) -> DeliveredProgress {

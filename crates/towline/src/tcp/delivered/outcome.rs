@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// How far the bytes of an application got, as far as this end knows. Each count includes the
-/// counts below it.
+/// How far the bytes of an application are known to have got. Each count includes the counts below
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredProgress {
     /// Taken by `write`.
@@ -25,10 +25,10 @@ pub struct DeliveredProof {
     pub hash: [u8; 32],
 }
 
-/// Why there is no proof, and how far the bytes got, as far as this end knows.
+/// Why there is no proof, and how far the bytes are known to have got.
 #[derive(Clone, Debug)]
 pub struct Undelivered {
-    /// How far the bytes got, as far as this end knows.
+    /// How far the bytes are known to have got.
     pub progress: DeliveredProgress,
     /// The reason why there is no proof.
     pub cause: String,
