@@ -68,8 +68,7 @@ impl Publisher {
     }
 
     fn follow_audience(&mut self) {
-        // A receiver counts once it has reported. One that has joined and never reports does not
-        // count.
+        // A receiver counts once it has reported: to have joined is not enough.
         self.keeps_for_expected &= !self.audience.has_heard_expected();
         self.source.set_waiting(self.keeps_for_expected);
     }

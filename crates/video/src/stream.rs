@@ -62,8 +62,8 @@ impl<R: Read> VideoReader<R> {
     }
 
     /// Fills `frame` with the next frame. Returns false at the end of the stream. **Cost**: `input`
-    /// fills `frame` directly. Of the line before a frame of Y4M, the first six bytes are read
-    /// together, and the rest byte by byte.
+    /// fills `frame` directly. In Y4M a line stands before each frame: six bytes of the line are
+    /// read together, and the rest of the line byte by byte.
     ///
     /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
     ///

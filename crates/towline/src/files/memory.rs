@@ -14,9 +14,9 @@ use wire::object::ErrorCode;
 
 /// A place in memory for a receiver's files. Clones share the same files.
 ///
-/// The files of a transfer appear together, when all of them are verified. Of a tree, only the
-/// files are kept, with their paths, and not its directories and symbolic links. Nothing is kept
-/// for a later attempt.
+/// The files of a transfer appear together, when all of them are verified. A tree's files are kept
+/// with their paths; its directories and symbolic links are not kept. Nothing is kept for a later
+/// attempt.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {

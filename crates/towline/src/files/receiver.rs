@@ -48,8 +48,8 @@ pub struct FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Takes files only from these senders. Without any, a session that other machines can reach is
-    /// refused, unless it has a key or its group names a source. Default none.
+    /// Takes files only from these senders. When none is given, a session that other machines can
+    /// reach is refused, unless it has a key or its group names a source. Default none.
     #[must_use]
     pub fn allow(mut self, allowed: impl IntoIterator<Item = Allowed>) -> Self {
         self.allowed.extend(allowed);

@@ -84,9 +84,9 @@ impl FileSetBuilder {
         self
     }
 
-    /// Tells receivers who owns files, directories and links, by number and by name. Those that
-    /// take owners ([`crate::FileReceiverBuilder::owner`]) set them; those that are too old for
-    /// this refuse the transfer. Default false.
+    /// Tells receivers who owns files, directories and links, by number and by name. A receiver
+    /// that takes owners ([`crate::FileReceiverBuilder::owner`]) sets them; a receiver that is too
+    /// old to know owners refuses the transfer. Default false.
     #[must_use]
     pub const fn owner(mut self, is_told: bool) -> Self {
         self.options.owner = is_told;

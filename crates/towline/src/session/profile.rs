@@ -1,5 +1,5 @@
-//! Profiles for other implementations of PGM. Each profile is for one of them: with its settings, a
-//! session works with that implementation as it is.
+//! Profiles for other implementations of PGM. Each profile is for one of them: with the profile's
+//! settings, a session works with that implementation unchanged.
 //!
 //! All profiles are in one table, [`PROFILES`]. A profile is a set of settings by name. Settings
 //! that the user gives count more; [`Profile::beside`] decides this for programs and the command.
