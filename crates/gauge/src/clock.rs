@@ -21,7 +21,7 @@ pub use keeper::{Keeper, KeeperState};
 pub struct ClockReport {
     /// The hardware counter that the kernel's clocks use now, such as `tsc`.
     pub source: String,
-    /// The hardware counters that they could use.
+    /// The hardware counters that the kernel's clocks could use.
     pub sources: Vec<String>,
     /// PTP hardware clocks.
     pub ptp: Vec<PtpClock>,
@@ -35,7 +35,7 @@ pub struct ClockReport {
     pub error_ns_estimated: u64,
     /// The correction that the kernel has still to make, in nanoseconds.
     pub offset_ns: i64,
-    /// How much faster the kernel makes the clock run, in thousandths of a millionth.
+    /// How much faster the kernel makes the clock run, in parts per billion.
     pub frequency_ppb: i64,
     /// International atomic time minus UTC, in seconds; 0 when it was never set.
     pub tai_offset_s: i32,
@@ -47,7 +47,7 @@ pub struct ClockReport {
     pub reading_ns: u64,
     /// Whether this clock is good enough to measure one-way delays, and how exactly, in words.
     pub one_way: String,
-    /// True when this clock is good enough for that.
+    /// True when this clock is good enough to measure one-way delays.
     pub has_one_way: bool,
 }
 
@@ -59,10 +59,9 @@ pub struct PtpClock {
     pub device: String,
     /// The driver's name for the clock.
     pub name: String,
-    /// The largest change of its rate that the clock takes, in thousandths of a millionth.
+    /// The largest change of its rate that the clock accepts, in parts per billion; 0 when unknown.
     pub adjustment_ppb_max: u64,
-    /// How far the clock is from the wall clock; none when it could not be read, and `remark` says
-    /// why.
+    /// How far the clock is from the wall clock; none when this could not be read.
     pub offset: Option<PtpOffset>,
     /// Why `offset` is missing.
     pub remark: Option<String>,
@@ -115,7 +114,7 @@ pub fn clock() -> Result<ClockReport, Error> {
 
 impl ClockReport {
     /// Replaces the wall clock's state with a later reading. The kernel's error bound grows until
-    /// the daemon resets it, so bounds can be compared only within one reading.
+    /// the daemon resets it. So a report that shows two bounds takes both from the same reading.
     pub fn set_state(&mut self, state: ClockState) {
         (self.is_synchronised, self.error_ns_max) = (state.is_synchronised, state.error_ns_max);
         (self.has_one_way, self.one_way) = one_way(state.is_synchronised, state.error_ns_max);
@@ -212,8 +211,8 @@ fn text(path: &Path) -> String {
         .to_owned()
 }
 
-/// The largest error of a clock, in nanoseconds, that is good enough: beyond 1 ms it cannot measure
-/// delays of microseconds.
+/// The largest error, in nanoseconds, of a clock that is good enough. A clock that may be wrong by
+/// more than 1 ms cannot measure delays of microseconds.
 const ERROR_NS_MAX: u64 = 1_000_000;
 const READINGS: u64 = 10_000;
 

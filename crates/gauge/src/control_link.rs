@@ -40,7 +40,7 @@ impl ControlLink {
         self.stream.write_all(&line).map_err(of_other_end)
     }
 
-    /// Waits at most `limit` for a message; `None` when none came.
+    /// Waits at most `limit` for a message; returns `None` when no message came.
     ///
     /// # Errors
     /// `UnexpectedEof` when the other end has gone, `InvalidData` when it sends something that is
@@ -73,15 +73,15 @@ impl ControlLink {
 }
 
 impl ControlLink {
-    /// Gives the connection to a caller that goes on without messages: no bytes may have come
-    /// behind the last message.
+    /// Gives the connection to a caller that goes on without messages. No bytes may have come after
+    /// the last message.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 }
 
-/// Words an error of a connection that the other end caused, so that it does not read like an error
-/// of this host. The kind stays.
+/// Changes the text of an error that the other end caused, so that it does not read like an error
+/// of this host. Keeps the kind.
 pub(crate) fn of_other_end(error: io::Error) -> io::Error {
     use io::ErrorKind as Kind;
     let text = match error.kind() {
@@ -116,5 +116,5 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
 }
 
 const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of the longest message; the longest that occurs is an outcome of some 700 bytes.
+/// The most bytes of a message. The longest that occurs is an outcome of some 700 bytes.
 const LINE_BYTES_MAX: usize = 8_192;

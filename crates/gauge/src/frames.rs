@@ -1,5 +1,5 @@
-//! Frames of video before and after the session that carries them: reads them from files and pipes,
-//! keeps them, and shows them to people while they arrive.
+//! Frames of video outside the session that carries them: read from files and pipes, kept in files,
+//! and shown to people while they arrive.
 //!
 //! The thread that receives frames must not wait. So a [`Preview`] copies a frame only when
 //! somebody looks and its own thread is idle. A [`Film`] copies a frame only while its queue has

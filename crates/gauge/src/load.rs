@@ -1,12 +1,12 @@
-//! Load: messages whose content proves itself, and when each was sent.
+//! Load: messages whose content proves itself. They can also say when they were sent.
 
 mod sender;
 pub use sender::{LoadSender, LoadSpec};
 
 pub use measure::{Delays, Percentiles, Schedule, ScheduleError, load::*};
 
-/// Returns how far the wall clock may be wrong, in nanoseconds, as the daemon that keeps it right
-/// has told the kernel; `None` when no daemon does.
+/// Returns how far the wall clock may be wrong, in nanoseconds, as its daemon has told the kernel;
+/// `None` when no daemon keeps it right.
 #[must_use]
 pub fn wall_error_ns_max() -> Option<u64> {
     let clock = sys::discipline::read().ok()?;

@@ -6,9 +6,9 @@
 //!               --> too big   a router says so (ICMP), and names an MTU: a claim, to be tested
 //!               --> silence   tried three times: dropped without a word
 //! ```
-//! An ICMP message is only a claim: a packet of the size that it names must arrive, and one of a
-//! byte more must not. When a packet arrives that a router called too big, the router was wrong. No
-//! privileges are needed, because Linux hands ICMP errors to the socket that caused them.
+//! An ICMP message is only a claim: a packet of the size that it names must arrive, and a packet
+//! one byte larger must not. When a packet arrives that a router called too big, the router was
+//! wrong. No privileges are needed, because Linux hands ICMP errors to the socket that caused them.
 //!
 //! An answer in fragments proves the path there, but not the path back: the reflector may fragment
 //! what that path does not take. The search then also finds the largest answer that comes back
@@ -48,7 +48,8 @@ pub struct PathMtuReport {
     pub confirmation: Confirmation,
     /// What routers claimed, each claim once.
     pub claims: Vec<Claim>,
-    /// Number of claims that are not listed: 8 are listed, each once.
+    /// Number of claims that found no room in the list, which holds 8. One claim may count several
+    /// times.
     pub unlisted_claims: u64,
     /// The conclusion from all this.
     pub verdict: MtuVerdict,
@@ -401,7 +402,7 @@ impl Search {
         Fate::Arrived
     }
 
-    /// Reads the error queue, keeps the claims, and returns the last message about the packet.
+    /// Reads the error queue, keeps the claims, and returns the fate that the last message tells.
     fn drain(&mut self) -> Option<Fate> {
         let mut fate = None;
         while let Ok(Some(report)) = receive_report(self.socket.as_fd()) {

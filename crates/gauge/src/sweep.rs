@@ -51,9 +51,9 @@ pub struct CaptureSweep {
     pub by: SweepBy,
     /// Packets a second, sent in bursts every 1.7 ms.
     pub packets_per_s: u64,
-    /// How long each run is; its first and last fifth are not measured.
+    /// How long each run is. The processor time of its first and last fifth is not measured.
     pub time: Duration,
-    /// Bytes of memory, when the packets change.
+    /// Bytes of the memory that a capture shares with the kernel, when the size of packets changes.
     pub ring_bytes: usize,
 }
 

@@ -33,14 +33,15 @@ pub struct BetweenSpec {
 pub struct Between {
     /// The reflector.
     pub peer: SocketAddr,
-    /// The clock here, as its daemon tells the kernel. The bounds of both clocks come from the
-    /// exchange in which their sum was greatest; this sum is the error of the delays.
+    /// The clock here, as its daemon tells the kernel. The error bounds of both clocks come from
+    /// the exchange in which their sum was greatest. This sum is the error of the delays, unless
+    /// both ends read the same clock.
     pub here: ClockState,
     /// The clock there.
     pub there: ClockState,
     /// Both ends are on this host and read the same clock.
     pub is_one_clock: bool,
-    /// Questions that were answered.
+    /// Number of answers, without the `disturbed` ones.
     pub exchanges: usize,
     /// Questions without an answer.
     pub lost: u64,
@@ -49,7 +50,7 @@ pub struct Between {
     /// Median of the round trips, including the far end's time, in nanoseconds. Only this host's
     /// monotonic clock measures them.
     pub round_trip_p50_ns: u64,
-    /// Delays of both directions with their error; none when the clocks are not good enough.
+    /// Delays of both directions with their error; none when they could not be measured.
     pub one_way: Option<OneWay>,
     /// Why the delays could not be measured.
     pub refusal: Option<String>,
@@ -61,7 +62,7 @@ pub struct Between {
 /// When the peer is a group; when no reflector answers, or the reflector does not know the
 /// question; when the caller stops it before an answer; or when the system refuses.
 ///
-/// **Cost**: `count` times a round trip and the gap.
+/// **Cost**: for each of `count` questions, a round trip (or `timeout`) and the gap.
 pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Between, Error> {
     let peer = spec.peer;
     if peer.ip().is_multicast() {
@@ -86,7 +87,7 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
 }
 
 fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
-    // Both bounds grow during the measurement. The stated error takes those of the exchange in
+    // Both bounds grow during the measurement. The reported bounds are those of the exchange in
     // which their sum was greatest.
     let widest = found.answered.iter().max_by_key(|it| it.error_ns_max());
     let worst = |of: fn(&measure::ClockExchange) -> ClockState| ClockState {

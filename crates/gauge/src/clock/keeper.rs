@@ -21,9 +21,9 @@ use serde::Serialize;
 pub struct Keeper {
     /// The daemon's name.
     pub program: String,
-    /// Its process; none when only its port answers, as from a container.
+    /// The number of its process; none when only its port answers, which happens in a container.
     pub process: Option<u32>,
-    /// What it reports; none when it cannot be asked.
+    /// What the daemon reports; none when it cannot be asked or does not answer.
     pub state: Option<KeeperState>,
 }
 
@@ -33,13 +33,13 @@ pub struct Keeper {
 pub struct KeeperState {
     /// The daemon follows a source.
     pub is_synchronised: bool,
-    /// How many servers lie between this host and the reference clock; 16 and more mean that there
-    /// is none.
+    /// The host's distance from a reference clock: 1 with a reference clock of its own, and one
+    /// more for each server between. 0, and 16 and more, mean that there is no reference clock.
     pub stratum: Option<u16>,
     /// How far the wall clock is ahead of true time, by the daemon's estimate, in nanoseconds.
     pub offset_ns: Option<i64>,
-    /// The most by which the wall clock may be wrong, in nanoseconds: offset, dispersion and half
-    /// the delay on the way from the source, added up.
+    /// The most by which the wall clock may be wrong, in nanoseconds: the sum of the offset, the
+    /// dispersion and half the round-trip delay to the reference clock.
     pub error_ns_max: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ fn ask(port: u16, question: &[u8], parse: fn(&[u8]) -> Option<KeeperState>) -> O
     parse(&answer().ok()?)
 }
 
-/// Makes a `tracking` request of chronyd's command protocol, version 6. chronyd demands that it is
+/// Makes a `tracking` request of chronyd's command protocol, version 6. chronyd demands a request
 /// as long as the answer. <https://gitlab.com/chrony/chrony/-/blob/4.3/candm.h>
 fn chrony_request() -> [u8; CHRONY_BYTES] {
     let mut request = [0; CHRONY_BYTES];
@@ -145,14 +145,14 @@ fn parse_chrony(answer: &[u8]) -> Option<KeeperState> {
     })
 }
 
-/// Reads a number of a seven-bit exponent and a 25-bit signed fraction.
+/// Reads a number that consists of a signed seven-bit exponent and a signed 25-bit fraction.
 fn chrony_float(word: u32) -> f64 {
     let exponent = word.cast_signed() >> 25;
     let fraction = (word << 7).cast_signed() >> 7;
     f64::from(fraction) * f64::from(exponent - 25).exp2()
 }
 
-/// Reads the variables in ntpd's answer to `readvar`: `name=value, name=value ...`, in
+/// Reads the variables in ntpd's answer to `readvar`: `name=value, name=value ...`, with times in
 /// milliseconds. RFC 9327, section 3.
 fn parse_ntp(answer: &[u8]) -> Option<KeeperState> {
     let header = answer.get(..NTP_READ.len())?;

@@ -1,5 +1,5 @@
-//! Checks the result of a demo with another tool. It hashes the tree that was sent and the
-//! directories that were written.
+//! Checks the result of a demo with a tool other than Towline. The tool hashes the tree that was
+//! sent and the directories that were written.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::Error;
 pub enum Tool {
     /// Prints the same hashes as Towline.
     B3sum,
-    /// Prints SHA-256 hashes; every system has it.
+    /// Prints SHA-256 hashes; almost every system has it.
     Sha256sum,
 }
 
@@ -67,8 +67,8 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Runs the tool over the tree and all directories, and asks `is_interrupted` at least ten
-    /// times a second.
+    /// Runs the tool over the tree and all directories. Asks `is_interrupted` at least ten times a
+    /// second while the tool hashes files.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when the tool fails or a directory cannot be read.
@@ -114,7 +114,8 @@ fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     Ok(names.filter(|name| name != b".towline").collect())
 }
 
-/// Runs the tool on all regular files below `names` in `root`, and adds its lines by path.
+/// Runs the tool on all regular files below `names` in `root`, and adds the lines that it prints to
+/// `lines`, each under the path of its file.
 fn hash_below(
     tool: Tool,
     root: &Path,
@@ -169,7 +170,7 @@ fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Err
     Ok(())
 }
 
-/// Runs the tool on its own lines.
+/// Hashes the lines that the tool printed, with the same tool.
 fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Error> {
     let failed = |error: &std::io::Error| SystemError::system("run", tool.name(), error);
     let mut child = Command::new(tool.name())

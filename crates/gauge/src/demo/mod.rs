@@ -80,9 +80,9 @@ impl DemoReport {
 }
 
 impl Demo {
-    /// Runs the demo. Tells `say` each step in a sentence. Asks `is_interrupted` at least ten times
-    /// a second, and ends when the answer is true. Leaves nothing behind but the directories that
-    /// [`Demo::keep`] names, also after an error.
+    /// Runs the demo. Tells `say` each step in a sentence. While it waits for a process, asks
+    /// `is_interrupted` at least ten times a second, and ends when the answer is true. Leaves
+    /// nothing behind but the directories that [`Demo::keep`] names, also after an error.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when no checking tool is installed or the tool fails, when a
@@ -227,7 +227,7 @@ impl Process {
 }
 
 impl Process {
-    /// Waits until the process ends.
+    /// Waits until the process ends, or the caller interrupts the demo.
     fn end(
         &mut self,
         what: &'static str,

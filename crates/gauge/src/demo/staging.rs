@@ -68,8 +68,8 @@ impl Drop for Staging {
     }
 }
 
-/// Returns a directory in memory when that has ample room, so that the demo shows the network and
-/// not the disk; otherwise the system's temporary directory.
+/// Returns a directory in memory when it has room for twice `bytes`, so that the demo shows the
+/// network and not the disk. Otherwise returns the system's temporary directory.
 fn temporary(bytes: u64) -> PathBuf {
     let memory = Path::new(MEMORY);
     let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());

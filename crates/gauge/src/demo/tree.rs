@@ -91,8 +91,8 @@ impl Tree {
         self.bytes >= bytes_min && self.files >= files_min
     }
 
-    /// Adds a directory, unless it is unsuitable, has no files, is larger than the demo should be,
-    /// or has the name of an earlier one.
+    /// Adds a directory, unless it is unsuitable, has no files, is larger than `bytes_min`, or has
+    /// the name of an earlier one.
     fn add(&mut self, directory: PathBuf, bytes_min: u64) {
         let mut tally = Tally {
             bytes_max: bytes_min,
@@ -118,9 +118,9 @@ struct Tally {
     is_lenient: bool,
     /// The first unsuitable entry.
     unsuitable: Option<PathBuf>,
-    /// It is unsuitable because what is in it lies too deep.
+    /// True when `unsuitable` is a directory whose contents lie too deep.
     is_deep: bool,
-    /// Why the last entry that could not be read could not.
+    /// The error of the last entry that could not be read.
     error: Option<std::io::Error>,
 }
 

@@ -23,7 +23,7 @@ pub struct FramesAsked {
     pub pause: Duration,
     /// The probability that a packet is lost, from 0 to 1.
     pub packet_loss: f64,
-    /// Packets a second that one processor was measured to carry, if that was measured.
+    /// Packets each second that one processor carries, if that was measured.
     pub packets_per_s: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ pub struct PathFacts {
     pub interface: String,
     /// Bytes of the interface's largest IP packet.
     pub mtu_bytes: u32,
-    /// The rate of the line, as its driver or the caller says.
+    /// Bits each second of the line, as its driver or the caller says.
     pub bits_per_s: Option<u64>,
     /// `net.core.rmem_max`: the largest socket buffer that a receiver without privileges gets.
     pub socket_buffer_bytes_max: Option<u64>,
@@ -256,7 +256,7 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
 /// Bytes of headers in each datagram: those of PGM and of a frame's piece.
 pub const FRAME_HEADER_BYTES: u32 = (Data::HEAD_LEN + FrameHeader::LEN) as u32;
 
-/// Judgement: how long the kernel may be busy before it empties an adapter's ring: two ticks of 250
+/// How long the kernel may be busy before it empties an adapter's ring. Judgement: two ticks of 250
 /// Hz. A ring that lasts so long is large, which costs little.
 const INTERRUPT_TIME: Duration = Duration::from_millis(8);
 

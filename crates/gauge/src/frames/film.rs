@@ -31,9 +31,11 @@ pub enum FilmPlace {
         /// The container format around the frames.
         container: Container,
     },
-    /// The last frames of all senders go into a directory, each as a file `frame-NUMBER.y4m`, or
-    /// `.raw` where Y4M has no such pixels or the label does not say how to read them. Frames of
-    /// further senders are called `sender-SESSION-frame-NUMBER`. Files of an earlier run stay.
+    /// The last frames of all senders go into a directory, each as a file. A frame of the first
+    /// sender is called `frame-NUMBER.y4m`, and a frame of a further sender
+    /// `sender-SESSION-frame-NUMBER.y4m`. The ending is `.raw` when Y4M has no such pixels, or when
+    /// the label does not say how to read the frame. A file of an earlier run stays, unless a frame
+    /// gets the same name.
     Last {
         /// The directory; it is made when it does not exist.
         directory: PathBuf,
@@ -86,9 +88,9 @@ impl Film {
         })
     }
 
-    /// Takes a frame with the numbers of its sender and of the frame, and with its label
-    /// ([`Header::label`]), which says how to read it. Returns false when the frame is not written,
-    /// because the writer is behind or has ended.
+    /// Takes a frame with the numbers of its sender and of the frame. `label` ([`Header::label`])
+    /// says how to read it. Returns false when the frame is not written, because the writer is
+    /// behind or has ended.
     ///
     /// **Cost**: one copy of a frame that is taken; it never waits.
     pub fn take(&mut self, (sender, number): (u32, u64), label: &[u8], frame: &[u8]) -> bool {
@@ -154,8 +156,8 @@ pub struct FilmCounts {
     pub bytes: u64,
     /// Frames that came while the queue was full, or after the output had failed.
     pub skipped: u64,
-    /// Frames that the output could not take: without a header line although the output needs one,
-    /// with another length than their header line says, or unlike the earlier frames of the same
+    /// Frames that a Y4M stream could not take: those without a header line, those whose length is
+    /// not what their header line says, and those with another header than the first frame of the
     /// stream.
     pub unreadable: u64,
 }
@@ -167,7 +169,7 @@ struct Job {
     data: Vec<u8>,
 }
 
-/// The thread's side.
+/// The state of the thread that writes.
 struct Writer {
     place: Place,
     counts: FilmCounts,
@@ -323,8 +325,8 @@ fn refused(error: VideoError) -> SystemError {
     }
 }
 
-/// Number of frames that wait for the writer. At 25 frames a second, 8 frames bridge a pause of the
-/// disk of a third of a second.
+/// The most frames that wait for the writer. At 25 frames a second, 8 frames bridge a pause of a
+/// third of a second, such as a disk may make.
 const QUEUE_FRAMES: usize = 8;
 
 #[cfg(test)]

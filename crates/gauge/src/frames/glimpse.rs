@@ -8,8 +8,8 @@ use std::{
 
 use video::Shape;
 
-/// Room for one frame. The receiving side never waits: frames that come before the last one was
-/// taken are passed over.
+/// Room for one frame. The receiving side never waits: it passes over a frame while an earlier one
+/// still waits in the room.
 #[derive(Debug, Default)]
 pub struct Glimpse {
     slot: Mutex<Slot>,
@@ -47,8 +47,9 @@ impl Glimpse {
         true
     }
 
-    /// Takes the frame that is there or comes within `time`, and returns its shape; `None` when no
-    /// frame comes, or [`Glimpse::end`] ends the wait. The memory of `into` serves a later frame.
+    /// Takes the frame that is there, or that comes within `time`, and returns its shape. Returns
+    /// `None` when no frame comes, or when [`Glimpse::end`] ends the wait. The memory of `into`
+    /// serves a later frame.
     pub fn take(&self, into: &mut Vec<u8>, time: Duration) -> Option<Shape> {
         let nothing = |slot: &mut Slot| slot.shape.is_none() && !slot.is_over;
         let waited = self.changed.wait_timeout_while(self.lock(), time, nothing);

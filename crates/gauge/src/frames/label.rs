@@ -1,10 +1,11 @@
-//! The label of frames: a header line that says how to read them, with a mark if they are a
-//! pattern.
+//! The label of frames: a header line that says how to read them, a mark that they are a pattern,
+//! or both.
 
 use video::{FrameRate, PixelFormat, Shape, y4m::Header};
 
-/// Returns the label of a [`FramePattern`](super::FramePattern). With `pixels` (width, height, and
-/// bytes of a pixel), its frames can be shown as pictures.
+/// Returns the label of a [`FramePattern`](super::FramePattern). `pixels` gives width, height, and
+/// bytes of a pixel. When a pixel format fits them, the label also says how to show the frames as
+/// pictures.
 #[must_use]
 pub fn label_of_pattern(pixels: Option<[u32; 3]>, frames_per_s: f64) -> String {
     let header = pixels.and_then(|[width, height, pixel_bytes]| {

@@ -1,8 +1,8 @@
 //! Frames whose content proves itself, for trying what a path carries.
 //!
 //! A frame holds its number and the seed. Behind them comes a fixed pseudo-random block, again and
-//! again; the frame's number sets where in the block it begins. The block's length is a prime
-//! number, so a piece that is put in a wrong place does not match there.
+//! again; the frame's number sets where in the block the first copy begins. The block's length is a
+//! prime number, so a piece that is put in a wrong place does not match there.
 //!
 //! ```text
 //!   number u64 LE | seed u64 LE | block from (number * 8192 + 16) on, again and again

@@ -34,9 +34,9 @@ pub struct Reel {
 pub enum Next {
     /// A frame; [`Reel::give_back`] takes its memory.
     Frame(Vec<u8>),
-    /// There is no frame yet: the program that makes them is slower.
+    /// There is no frame yet: the program that makes frames is slower than the caller.
     NotYet,
-    /// There are no more.
+    /// There are no more frames.
     Over,
 }
 
@@ -60,7 +60,7 @@ impl Reel {
                     Err(error) => Err(error),
                 };
                 let is_last = read.is_err();
-                // The send fails when the reel was dropped, so that nobody takes more frames.
+                // The send fails when the reel was dropped: nobody takes more frames.
                 if sender.send(read).is_err() || is_last {
                     return;
                 }

@@ -14,11 +14,11 @@ use super::{wall_error_ns_max, wall_ns};
 /// What a [`LoadSender`] sends, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSpec {
-    /// The length of each message; the seed also chooses the content.
+    /// The length of each message, and the seed that also determines the content.
     pub sizes: LoadSizes,
-    /// The number of messages after which the sender ends.
+    /// The number of messages after which the sender ends; `None` for no limit.
     pub count: Option<u64>,
-    /// How long after the due time of the first message the sender ends.
+    /// How long after the first message was due the sender ends; `None` for no limit.
     pub duration: Option<Duration>,
     /// When each message is due; with `None` messages leave as fast as the publisher takes them.
     pub schedule: Option<Schedule>,
@@ -32,8 +32,8 @@ pub struct LoadSpec {
 /// A message for which there is no room when it is due leaves later, but its stamp says when it was
 /// due. So the delays that a receiver finds include the sender's own waits.
 ///
-/// While more waits in the publisher than leaves within 20 ms at its rate, the sender hands over no
-/// message. So messages that were handed over have left, or leave soon.
+/// While the publisher still holds more than it sends within 20 ms at its rate limit, the sender
+/// hands over no message. So messages that were handed over have left, or leave soon.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};
@@ -57,7 +57,7 @@ pub struct LoadSender {
     clock_error: ClockError,
 }
 
-/// What the kernel last said of the wall clock's error, and when, by that clock.
+/// What the kernel last said of the wall clock's error, and the wall clock's time of that reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockError {
     ns_max: Option<u64>,

@@ -53,7 +53,8 @@ pub struct Facts {
     /// report was due, for example because another program of this host had joined before; when the
     /// run was too short to tell; or when frames cannot be seen.
     pub has_reported: Option<bool>,
-    /// Counts of what came from hosts for which the lists above had no room.
+    /// Counts of what came from hosts for which `heard`, `peers`, `frames` or `queriers` had no
+    /// room.
     pub unlisted: Unlisted,
 }
 
@@ -89,7 +90,8 @@ impl Facts {
     }
 }
 
-/// Counts of what came from hosts for which a list had no room: each list holds 256.
+/// Counts of what came from hosts for which a list had no room. Each list holds 256 entries, at
+/// most 16 of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlisted {
@@ -213,7 +215,7 @@ pub struct Heard {
     pub is_self: bool,
     #[serde(skip)]
     pub(super) token: u64,
-    /// Bytes of its beacons.
+    /// Bytes of its beacons that came from `source`.
     #[serde(skip)]
     pub(super) bytes: u64,
 }
@@ -284,7 +286,8 @@ pub struct PeerWord {
     pub(super) times: u64,
 }
 
-/// By which interface packets to a source would leave, and what the kernel demands of this.
+/// The way back to a source: by which interface packets to it would leave, and how the kernel
+/// checks this.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReversePath {
@@ -294,7 +297,7 @@ pub struct ReversePath {
     pub interface: String,
     /// The interface by which packets to the source leave; none without a route.
     pub leaves_by: Option<String>,
-    /// The interface's `rp_filter`: 0 off, 1 strict, 2 loose.
+    /// The `rp_filter` in force at `interface`: 0 off, 1 strict, 2 loose.
     pub mode: u8,
 }
 

@@ -18,7 +18,7 @@ use super::{Frames, Querier, notes::has_room};
 #[derive(Debug)]
 pub(super) struct FrameWatch {
     socket: Option<PacketSocket>,
-    /// The socket that sees only IGMP and MLD, also what leaves this host.
+    /// The socket that sees only IGMP and MLD, both what enters and what leaves this host.
     leaving: Option<PacketSocket>,
     /// The interfaces by which this host's reports for the group have left.
     pub(super) reported: BTreeSet<u32>,
@@ -111,7 +111,7 @@ impl FrameWatch {
     }
 }
 
-/// Returns true for a frame with a report of this group's membership.
+/// Returns true for a frame that reports a membership of `group`.
 fn reports(frame: &[u8], group: IpAddr) -> bool {
     let layers = Layers::parse(frame);
     let Some(ip) = layers.ip else { return false };

@@ -195,7 +195,6 @@ fn igmp_version(text: &str, interface: &str) -> Option<String> {
     version.starts_with('V').then(|| version.to_owned())
 }
 
-/// Joins an address and a port.
 pub(super) fn with_port(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }

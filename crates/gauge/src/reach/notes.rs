@@ -87,15 +87,15 @@ impl Facts {
         }
     }
 
-    /// Returns the bytes of the beacons that came through the group from `source`.
+    /// Returns how many bytes of beacons came through the group from `source`.
     pub(super) fn bytes_of(&self, source: IpAddr) -> u64 {
         let of_source = self.heard.iter().filter(|it| it.source == source);
         of_source.map(|it| it.bytes).sum()
     }
 
-    /// Returns the tokens for a beacon to the host at `peer`, and whether this host hears more
-    /// hosts than these. The peer's own token comes first, because the peer wants to know whether
-    /// it is heard.
+    /// Returns the tokens that a beacon to the host at `peer` names, and whether this host hears
+    /// more hosts than these. The peer's own token comes first, because the peer wants to know
+    /// whether it is heard.
     pub(super) fn heard_for(&self, peer: IpAddr) -> (Vec<u64>, bool) {
         let said = self.peers.iter().find(|it| it.address.ip() == peer);
         let said = said.and_then(|it| Some(it.word.as_ref()?.token));

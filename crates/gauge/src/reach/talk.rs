@@ -211,7 +211,7 @@ impl<'a> Talk<'a> {
         self.facts.lasted = self.elapsed();
     }
 
-    /// Sends a beacon to the group and to every known host.
+    /// Sends a beacon to the group, to each named host, and to each heard host that may get one.
     fn speak(&mut self) {
         let mut beacon = self.beacon();
         beacon.is_group = true;

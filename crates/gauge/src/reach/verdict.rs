@@ -80,8 +80,9 @@ impl Finding {
     }
 }
 
-/// Draws the conclusions. Returns no finding when this host has a route and can send, and the group
-/// arrives from every host that the user named or that sends to the group.
+/// Draws the conclusions. Returns no finding when all is well: this host has a route and can send,
+/// another host sends to the group, the packets of each named or sending host arrive, and each
+/// named host hears this one. What a full list leaves uncertain is no finding.
 #[must_use]
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();

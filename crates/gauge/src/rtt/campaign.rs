@@ -256,13 +256,13 @@ impl Campaign {
         (0, Some(text))
     }
 
-    /// Returns the variants that work on this machine; `remarks` gets a sentence for each of the
-    /// others.
+    /// Returns the variants as this machine can run them; `remarks` gets a sentence for each
+    /// setting that is refused.
     ///
     /// The variants are tried before the manifest is written, so that the manifest says what was
-    /// refused. Each is tried on a thread of its own, because the recorder's thread inherits the
-    /// settings of this one. Bound to the processor of a measuring thread that spins in a real-time
-    /// class, the recorder's thread would never run.
+    /// refused. Each is tried on a thread of its own, because the recorder's thread will inherit
+    /// the settings of the calling thread. On the processor of a measuring thread that spins in a
+    /// real-time class, the recorder's thread would never run.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
             if !remarks.contains(&remark) {

@@ -22,8 +22,8 @@ pub(super) trait Carrier: Debug + Send {
     /// means that there was no room, and no part of the message has left.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// Sends a message as [`Carrier::send`] does; if the carrier supports that, the kernel also
-    /// stamps it when it leaves.
+    /// Sends a message as [`Carrier::send`] does. If the carrier supports stamps, the kernel also
+    /// stamps the message when it leaves.
     fn send_stamped(&mut self, message: &[u8]) -> io::Result<()> {
         self.send(message)
     }
@@ -44,7 +44,7 @@ pub(super) trait Carrier: Debug + Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Sends the `count` messages received last back to their senders, except those that were
+    /// Sends the last `count` received messages back to their senders, except those that were
     /// discarded. Returns how many could not be sent.
     fn reply(&mut self, rooms: &Rooms, _count: usize) -> io::Result<u64> {
         let answer = rooms.message(0);
@@ -83,7 +83,7 @@ pub(super) trait Carrier: Debug + Send {
     }
 }
 
-/// Waits for the next message as a reflector with the strategy `wait` does.
+/// Waits for a reflector's next message by the strategy `wait`. May return although there is none.
 pub(super) fn rest(carrier: &mut dyn Carrier, wait: Wait) -> io::Result<()> {
     if wait == Wait::Spin {
         return Ok(());

@@ -200,8 +200,8 @@ impl Client {
             Measurement::new(self, setup, engine, duration, recorder.as_deref_mut());
         let result = result.and_then(|()| measurement.go(is_stopped));
         let (counts, lasted_ns, stamps) = measurement.close();
-        // A receive request that still waits in the ring would take a datagram of the next
-        // measurement.
+        // A receive request that still waited in the ring would take a datagram of the next
+        // measurement. So the ring is dropped.
         let result = self.use_engine(Engine::default()).and(result);
         let usage = meter.read();
         let (after, drops_after) = (self.repairs(), self.carrier.socket_drops());
@@ -273,8 +273,8 @@ impl Client {
         Err(Error::Measurement(self.silence(refusal.as_ref())))
     }
 
-    /// Waits until `end` for the answer to a greeting. Returns true when it came, false when
-    /// nothing came, and the last refusal if there was one.
+    /// Waits until `end` for the answer to a greeting. Returns true when it came, and false when
+    /// nothing came. When there was a refusal and no answer, returns the last refusal as an error.
     fn welcome_until(&mut self, end: Instant) -> io::Result<bool> {
         let mut refusal = None;
         loop {

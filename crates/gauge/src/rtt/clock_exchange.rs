@@ -9,7 +9,7 @@ use super::Client;
 /// The results of the questions.
 #[derive(Clone, Debug, Default)]
 pub struct ClockExchanges {
-    /// The answered questions.
+    /// The questions whose answers count.
     pub answered: Vec<ClockExchange>,
     /// Number of questions without an answer in time.
     pub lost: u64,
@@ -21,8 +21,8 @@ pub struct ClockExchanges {
     pub round_trips_ns: Vec<u64>,
 }
 
-/// Asks `count` questions, one after the other, `gap` apart. Stops when the first `UNANSWERED_MAX`
-/// questions get no answer, because then the reflector does not know the question.
+/// Asks `count` questions, one after the other, `gap` apart. Stops when three questions have no
+/// answer and no answer has counted yet, because then the reflector does not know the question.
 ///
 /// # Errors
 /// When the system refuses to send or receive, or does not tell the state of its own clock.
@@ -115,7 +115,7 @@ fn hear(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 client.wait(left)?;
             }
-            // The reflector is gone, so it would not answer the next question either.
+            // The reflector is gone, so no answer comes.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(error) => return Err(error),
         }

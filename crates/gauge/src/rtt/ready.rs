@@ -115,8 +115,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
         cpu: None,
         remarks: Vec::new(),
     };
-    // With the default timer slack, every timed wait of an ordinary thread would end up to 50 us
-    // late.
+    // With the default timer slack, every timed wait of an ordinary thread could be late by 50 us.
     let slack = sys::clock::set_timer_slack(std::time::Duration::from_nanos(1));
     if let Err(error) = slack {
         ready.remarks.push(format!(

@@ -23,8 +23,8 @@ use crate::{Error, error::no_thread};
 /// during a run. At most `QUEUE_BLOCKS` blocks wait. When the disk is slower, the measurement has
 /// to wait, and the result shows this as a pause.
 ///
-/// A block is passed on when it is full or holds 0.25 s, and is written at once. So a killed
-/// process loses at most 0.25 s.
+/// A block is passed on when it is full or holds the samples of 0.25 s, and is written at once. So
+/// a killed process loses at most 0.25 s.
 #[derive(Debug)]
 pub struct Recorder {
     blocks: SyncSender<Block>,

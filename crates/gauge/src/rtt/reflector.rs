@@ -46,14 +46,14 @@ pub struct Reflector {
     remark: Option<String>,
 }
 
-/// What a reflector has done, in datagrams.
+/// What a reflector has done, in messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectCounts {
     /// Greetings answered: the first messages of measurements, and probes of a path's MTU.
     pub greeted: u64,
     /// Messages sent back.
     pub answered: u64,
-    /// Datagrams that were no message of a measurement, and get no answer.
+    /// Messages that belong to no measurement, and get no answer.
     pub foreign: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,

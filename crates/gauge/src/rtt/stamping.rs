@@ -9,7 +9,7 @@ use sys::stamp::{Report, Stage, Stamps, receive_report};
 #[derive(Debug, Default)]
 pub(super) struct Stamping {
     pending: VecDeque<Pending>,
-    /// How many messages were stamped. This is also the kernel's number for the next one.
+    /// How many messages were sent with a stamp. This is also the kernel's number for the next one.
     count: u32,
     /// How many messages of this run the kernel or the device stamped.
     pub(super) counts: StampCounts,
@@ -93,7 +93,7 @@ impl Stamping {
 
     /// Reads the stamps that wait; calls `found` for each message that then has all its stamps.
     pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, mut found: impl FnMut(Outcome)) {
-        // Only our own stamps and ICMP errors ever wait there.
+        // Only our own stamps and ICMP errors ever wait in the error queue.
         while let Ok(Some(report)) = receive_report(fd) {
             if let Report::Stamp {
                 number,
@@ -153,7 +153,8 @@ impl Stamping {
             };
             Some((split, is_hardware))
         };
-        // Perhaps the thread was interrupted between its readings of the two clocks.
+        // When the thread was interrupted between its readings of the two clocks, the split is not
+        // exact.
         let is_exact = step_ns <= CLOCK_ERROR_NS;
         let found = split().filter(|_| is_exact);
         match found {

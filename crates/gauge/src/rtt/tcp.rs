@@ -58,7 +58,7 @@ impl Tcp {
         })
     }
 
-    /// Notes in `place` that messages come.
+    /// Makes this end note in `place` each message that comes.
     pub(super) fn counting(mut self, place: Arc<Place>) -> Self {
         self.place = Some(place);
         self

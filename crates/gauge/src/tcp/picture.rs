@@ -10,8 +10,8 @@ use measure::{
 
 use super::{Cell, WritesReport};
 
-/// Draws a measurement of ways of writing: a curve for each. The page of [`Format::Html`] shows the
-/// figures of the point under the pointer, and the report below the picture.
+/// Draws a measurement of ways of writing, with a curve for each way. The page of [`Format::Html`]
+/// shows the figures of the point under the pointer, and the report below the picture.
 ///
 /// # Errors
 /// When `output` fails, or when `format` is no picture.

@@ -63,8 +63,8 @@ impl Responder {
         self.listen
     }
 
-    /// Answers until the caller stops it. Calls `tell` with a line when a host connects that is not
-    /// the one of the last line. Returns the number of calls that it answered.
+    /// Answers until the caller stops it. Calls `tell` with a line about each host that connects,
+    /// but not twice in a row about the same host. Returns the number of calls that it answered.
     ///
     /// # Errors
     /// When the listening socket cannot be used any more.
@@ -114,7 +114,8 @@ impl Responder {
                     let _ended = answer(stream, calls, &place);
                 });
             };
-            // The scope waits for those that are being answered; they look at their places.
+            // The scope waits for the threads that answer clients; each looks at its client's
+            // place.
             places.end_all();
             result
         })
@@ -159,8 +160,8 @@ fn answer(stream: TcpStream, calls: &AtomicU64, place: &Place) -> io::Result<()>
         }
         if left == 0 {
             write(&mut stream, &reply, place)?;
-            // One call is one message: who only sends bytes of it, or does not read its answer,
-            // loses its place.
+            // One call is one message: a client that sends only a part of it, or does not read its
+            // answer, loses its place.
             place.note();
             calls.fetch_add(1, Ordering::Relaxed);
             left = spec.request_bytes;

@@ -31,8 +31,8 @@ pub struct Watch {
     of: WatchOf,
     /// The connections that were there at the last look, by their cookies.
     seen: BTreeMap<u64, Seen>,
-    /// Connections that have ended since, with the figures of all the time that they were seen;
-    /// when there are too many, the oldest go.
+    /// Connections that have ended while they were watched, with the figures of all the time that
+    /// they were seen; when there are too many, the oldest go.
     ended: VecDeque<Connection>,
     /// The process of each socket that was looked up, by the socket's inode.
     names: BTreeMap<u32, Option<Process>>,

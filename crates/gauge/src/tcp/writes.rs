@@ -95,7 +95,8 @@ impl Writes {
     /// Checks what is asked for.
     ///
     /// # Errors
-    /// When there would be no calls, or a call would have no bytes or more than a responder takes.
+    /// When there would be no calls, or when a call would have no bytes, or more bytes than a
+    /// responder takes.
     pub fn check(&self) -> Result<(), Error> {
         let is_possible = |size: &usize| {
             let all = size.checked_mul(self.writes);
@@ -240,7 +241,7 @@ fn call(
     stream.read_exact(&mut [0])
 }
 
-/// How long the responder may take to accept.
+/// How long the connection to the responder may take, and then the responder's first answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The longest time that a call may take.
 const CALL_MAX: Duration = Duration::from_secs(10);

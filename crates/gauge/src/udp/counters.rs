@@ -7,8 +7,8 @@ use net::Interfaces;
 use serde::{Deserialize, Serialize};
 use sys::netlink::{LinkStatistics, Rtnetlink};
 
-/// Counts of one trial at one end. Packets are those of the interface's counters, which count a
-/// super-packet that stays whole as one.
+/// Counts of one trial at one end. The interface counts the packets: a super-packet that stays
+/// whole is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

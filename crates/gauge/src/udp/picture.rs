@@ -26,7 +26,7 @@ pub fn draw(output: &mut impl Write, format: Format, report: &SweepReport) -> io
     output.flush()
 }
 
-/// Words the lines that say where the figures come from and what they mean.
+/// Makes the lines that say where the figures come from and what they mean.
 fn lines(report: &SweepReport) -> Vec<String> {
     let way = report
         .group

@@ -52,7 +52,8 @@ pub(super) struct Turn {
     /// one.
     before: Vec<(Party, Duration)>,
     is_ended: AtomicBool,
-    /// The time in nanoseconds since which nothing was measured; [`Turn::BUSY`] in a trial.
+    /// Since when the host is idle, in nanoseconds of the monotonic clock; [`Turn::BUSY`] in a
+    /// trial.
     idle_since_ns: AtomicU64,
     trials: AtomicU32,
 }
@@ -161,7 +162,8 @@ impl Turn {
         self.is_ended.load(Ordering::Relaxed)
     }
 
-    /// Notes that a trial begins to send. Returns what [`Turn::end_trial`] needs if it fails.
+    /// Notes that a trial begins to send. Returns what [`Turn::end_trial`] needs if the trial
+    /// fails.
     pub(super) fn begin_trial(&self) -> u64 {
         self.trials.fetch_add(1, Ordering::Relaxed);
         self.idle_since_ns.swap(Self::BUSY, Ordering::Relaxed)

@@ -71,8 +71,8 @@ pub struct Row {
     /// How many trials were made.
     pub trials: u32,
     /// The flows of the best trial, at the highest rate that the path carried; none when it carried
-    /// no rate. With a given load, the flows of the only trial. With several servers, only the flow
-    /// to the one that lost most.
+    /// no rate. With a given load, the flows of the only trial. Of the flows to several servers,
+    /// this has only the one that lost most.
     pub flows: Vec<Flow>,
     /// Datagrams each second that arrived, for each flow, when the sender sent as fast as possible.
     pub flood_received_per_s: Vec<f64>,
@@ -124,7 +124,8 @@ pub struct Losses {
 pub enum Limit {
     /// The sender cannot send more.
     Sender,
-    /// The sender's interface takes no more: its queue is full, and makes the sender wait or drops.
+    /// The sender's interface takes no more: its queue is full, and makes the sender wait, or drops
+    /// datagrams.
     SenderInterface,
     /// The receiver's socket overflows.
     ReceiverSocket,

@@ -113,7 +113,8 @@ impl<'a> Sender<'a> {
         };
         let due = schedule.slots_due(elapsed_ns);
         let behind = due.saturating_sub(self.slot);
-        // After a pause, only the newest 3 ms are sent: no path has to carry a longer burst.
+        // After a pause, only the newest 3 ms (or two batches) are sent: no path has to carry a
+        // longer burst.
         let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);
         if behind > burst {
             self.slot = due - burst;

@@ -130,7 +130,7 @@ impl Server {
 struct Waiting {
     stream: TcpStream,
     peer: SocketAddr,
-    /// When it is refused.
+    /// When the client is refused if it still waits.
     until: Instant,
 }
 
@@ -152,7 +152,7 @@ impl Waiting {
     }
 }
 
-/// Lets a client wait: one of each host, and a few in all.
+/// Lets a client wait, or refuses it. One client of each host may wait, and a few in all.
 fn queue(waiting: &mut Vec<Waiting>, client: Waiting) {
     let host = client.peer.ip();
     if waiting.len() < WAITING_MAX && waiting.iter().all(|it| it.peer.ip() != host) {
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
         self.link.say(&Response::Outcome(outcome))
     }
 
-    /// Waits for the client's datagram, which proves that it has the address that it sends from.
+    /// Waits for a datagram that proves that the client has the address from which it sends.
     fn meet(&self, path: &DataPath, token: u64) -> io::Result<()> {
         let began = now();
         while now().since(began) < MEET_TIME_MAX && !self.turn.is_over(now()) {

@@ -274,8 +274,8 @@ impl<'a, 'w> Bench<'a, 'w> {
         Ok(row)
     }
 
-    /// Makes one trial. Returns its flows and, when it was lower than `load`, the rate to which the
-    /// server limits itself. With several servers, returns only the flow to the one that lost most.
+    /// Makes one trial. Returns its flows, and the rate to which the server limited itself if that
+    /// was lower than `load`. Of the flows to several servers, returns only the one that lost most.
     fn trial(&mut self, row: &Row, load: Load) -> Result<(Vec<Flow>, Option<u64>), Error> {
         let &Row {
             size_bytes,
@@ -533,7 +533,7 @@ impl Row {
         )
     }
 
-    /// Words one line about the row, for the user.
+    /// Makes a line about the row, for the user.
     fn line(&self) -> String {
         let rates: Vec<String> = self
             .flows
@@ -563,7 +563,7 @@ fn flow(is_back: bool, sender: &Outcome, receiver: &Outcome, each: u64) -> Optio
     })
 }
 
-/// Makes the result of a trial, which is that of its worst flow.
+/// Makes the result of a trial: each figure is that of the flow in which it is worst.
 fn outcome_of(flows: &[Flow]) -> Trial {
     let least = |value: fn(&Flow) -> f64| flows.iter().map(value).fold(f64::INFINITY, f64::min);
     Trial {

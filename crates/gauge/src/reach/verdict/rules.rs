@@ -57,7 +57,7 @@ pub(super) fn named<'a>(chains: impl Iterator<Item = &'a RuleChain>) -> String {
     chains.map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the command that lets the group's packets to `port` pass the chains that were found.
+/// Returns the commands that let the group's packets to `port` pass the chains that were found.
 pub(super) fn passage(facts: &Facts, port: u16) -> String {
     let group = facts.group.ip();
     let word = if group.is_ipv6() { "ip6" } else { "ip" };

@@ -90,7 +90,8 @@ pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
     )
 }
 
-/// Says what happens to packets with a TTL of `hops` that pass this many routers.
+/// Makes the finding for packets that leave with a TTL of `hops` and have to pass `routers`
+/// routers.
 pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Finding {
     if hops <= routers {
         let needed = routers.saturating_add(1);

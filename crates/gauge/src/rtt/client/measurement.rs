@@ -51,7 +51,7 @@ impl<'a> Measurement<'a> {
         let schedule = setup.schedule();
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
-        // The messages under way get room for twice as many as the schedule sends during the
+        // There is room for twice as many messages under way as the schedule sends during the
         // time-out.
         let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
@@ -135,7 +135,8 @@ impl<'a> Measurement<'a> {
         is_sent && self.flight.waiting() == 0
     }
 
-    /// Returns true when answers are due, and nothing has been heard for twice the time-out.
+    /// Returns true when messages were sent and more are due, but no answer came for twice the
+    /// time-out.
     fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
         self.counts.sent > 0
             && self.slot < self.slots
