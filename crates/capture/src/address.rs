@@ -11,7 +11,7 @@ pub enum SourceAddress {
     Ring(String),
     /// `ring2:IF`: a ring of slots.
     Ring2(String),
-    /// `int:IF`: one system call a packet.
+    /// `int:IF`: one system call for each packet.
     Int(String),
     /// `xdp:IF`: frames are taken off the interface; the host does not receive them.
     Xdp(String),
@@ -191,7 +191,8 @@ fn is_interface_name(text: &str) -> bool {
     !(text.is_empty() || is_long || has_odd || is_packed(text) || text == "-")
 }
 
-/// Says why a bare text is no interface's name; empty when another form is the likely fault.
+/// Says why a text without a colon cannot be an interface's name. Returns nothing for a text that
+/// is neither empty nor too long.
 const fn no_name(text: &str) -> &'static str {
     match text.len() {
         0 => "it is empty; ",

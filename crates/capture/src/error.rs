@@ -117,7 +117,7 @@ impl CaptureError {
         }
     }
 
-    /// Makes the error of a wait for packets of these interfaces.
+    /// Makes the error of a failed wait for packets of these interfaces.
     pub(crate) fn wait<'a>(
         interfaces: impl IntoIterator<Item = &'a Interface>,
         cause: io::Error,

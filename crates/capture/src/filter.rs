@@ -25,7 +25,7 @@ struct Compiled {
 
 impl Filter {
     /// Compiles a filter for Ethernet frames, with libpcap. An expression that makes sense only for
-    /// another link type is accepted too.
+    /// IEEE 802.11, raw IP or Linux's cooked capture (SLL) is accepted too.
     ///
     /// # Errors
     /// When the machine has no libpcap, or when libpcap does not understand the text.
@@ -83,9 +83,9 @@ impl Filter {
     }
 
     /// Returns the program for the kernel to run. It keeps `snap_len` bytes of an accepted packet,
-    /// and [`STUB_LEN`] bytes of a rejected one, which shows the rejection. It keeps every packet
-    /// whose VLAN tag the kernel has taken out, because the filter was made for packets with their
-    /// tags. `None` when the program cannot be changed like this, or was not compiled for
+    /// and [`STUB_LEN`] bytes of a rejected one: this length marks the rejection. It keeps every
+    /// packet whose VLAN tag the kernel has taken out, because the filter was made for packets with
+    /// their tags. `None` when the program cannot be changed like this, or was not compiled for
     /// `link_type`.
     pub(crate) fn for_kernel(&self, link_type: u16, snap_len: u32) -> Option<Vec<FilterOp>> {
         let keep = |op: &FilterOp| match (op.code, op.operand) {
@@ -137,7 +137,8 @@ impl Compiled {
     }
 }
 
-/// Files number some link types (`LINKTYPE_*`) differently from libpcap's compiler (`DLT_*`).
+/// Returns libpcap's number for a link type (`DLT_*`), which differs from that in files
+/// (`LINKTYPE_*`) for some types.
 const fn library_number(link_type: u16) -> u16 {
     match link_type {
         // ATM, and IP without a link-layer header.

@@ -1,5 +1,5 @@
 //! Frames with a sequence number. `gen:` makes them, and the receiving end checks them, so that
-//! frames lost without being counted show, too.
+//! losses that nothing else counts show, too.
 //!
 //! ```text
 //! | Ethernet 14 | IPv4 20 | UDP 8 | mark u32 | flow u16 | sequence u64 | filling |
@@ -21,7 +21,7 @@ use crate::CaptureError;
 pub enum Sizes {
     /// Drawn uniformly from the first size to the second, both included.
     Between(u16, u16),
-    /// Sizes with weights: one of weight N is drawn N times as often as one of weight 1.
+    /// Sizes with weights: a size of weight N is drawn N times as often as one of weight 1.
     Weighted(Vec<(u16, u32)>),
 }
 
@@ -258,7 +258,7 @@ pub struct SequenceCheck {
     pub frames: u64,
     /// Frames that came again.
     pub duplicates: u64,
-    /// Frames that came after a later one.
+    /// Frames that came late or again: their number was not higher than all that had come.
     pub late: u64,
     /// Frames whose checksum is wrong.
     pub corrupt: u64,
@@ -311,8 +311,8 @@ impl SequenceCheck {
         }
     }
 
-    /// Adds the counts of another worker on the same source. Each flow must go to one worker. A
-    /// frame counts as late only when its own worker has seen a later one.
+    /// Adds the counts of another worker on the same source. Each flow must go to one worker.
+    /// Whether a frame is late is judged only among the frames of its own worker.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {

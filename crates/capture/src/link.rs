@@ -7,7 +7,7 @@ use sys::{
 
 use crate::CaptureError;
 
-/// What one interface counts from now on.
+/// The counters of one interface, counted from the time when it was found.
 #[derive(Debug)]
 pub(crate) struct LinkCounters {
     index: u32,
@@ -135,7 +135,7 @@ impl Driver {
 }
 
 /// Returns true for the name of a counter of lost packets. Drivers use no common names, only common
-/// words. Counters of sent packets do not count.
+/// words. Names of counters of sent packets are left out.
 fn is_of_loss(name: &str) -> bool {
     let name = name.to_lowercase();
     let words = [

@@ -48,7 +48,7 @@ impl Pacer {
     /// together.
     #[must_use]
     pub fn new(pace: ReplayTiming, burst: u64) -> Self {
-        // Without this, the kernel may wake us up to 50 us later than it could.
+        // Without this, the kernel may wake this thread 50 us later than it could.
         let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
         Self {
             pace,
@@ -252,7 +252,7 @@ const NANOS: u128 = 1_000_000_000;
 const FINE_BITS: u32 = 5;
 /// The kernel nearly always wakes a sleeper less than this late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
-/// A packet that is later than this shortens its gap by half.
+/// When a packet was later than this, the next gap is shortened by half.
 const LATE: Duration = Duration::from_millis(1);
 /// A sender that is one gap late has caught up after this many packets.
 const GAPS_TO_CATCH_UP: u32 = 16;

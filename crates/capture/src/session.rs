@@ -361,7 +361,7 @@ impl Session {
     /// Notes the second that ends at second `at` of the capture, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
         let exit = &mut self.path.exit;
-        // Only the flush shows which packets the sink cannot keep; it took them in this second.
+        // Only the flush shows which of this second's packets the sink cannot keep.
         exit.flush();
         self.totals = exit.account.end_second(at, &self.totals);
         exit.note_account();

@@ -535,7 +535,7 @@ const fn classify(wire_len: u32) -> usize {
 pub const PAIRS_MAX: usize = 65_536;
 /// The largest size of each class, without check sequence: the classes of RFC 2819, less 4 bytes.
 const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
-/// The classes of all Ethernet sizes, for looking up.
+/// The class of each size below 2,048 bytes, for looking up.
 static SIZE_CLASSES: [u8; 2048] = {
     let mut classes = [0; 2048];
     let mut len = 0;

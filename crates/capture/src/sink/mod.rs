@@ -55,8 +55,8 @@ pub trait Sink: fmt::Debug + Send {
     /// which may include this one.
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError>;
 
-    /// Notes the account as it is at `stamp_ns` of the wall clock. It is called every second and at
-    /// the end.
+    /// Notes the account as it is at `stamp_ns` of the wall clock. The session calls this every
+    /// second and at the end.
     ///
     /// # Errors
     /// When the account cannot be kept.
@@ -94,7 +94,7 @@ pub trait Sink: fmt::Debug + Send {
 /// Opens a sink; `send` matters only for interfaces.
 ///
 /// # Errors
-/// When a file cannot be made.
+/// When a file cannot be made, or an interface cannot be opened.
 pub fn open(address: &SinkAddress, send: &SendOptions) -> Result<Box<dyn Sink>, CaptureError> {
     Ok(match address {
         SinkAddress::Pcap(path) => Box::new(PcapSink::new(Output::create(path)?)),

@@ -31,8 +31,8 @@ pub struct SendOptions {
     /// How long to wait for an interface that takes nothing, because it has no carrier or its queue
     /// stays full.
     pub patience: Duration,
-    /// A flag that ends the wait for such an interface once it is set. Packets that have not left
-    /// then count as unwritten.
+    /// Once this flag is set, the wait for an interface that takes nothing ends. Packets that have
+    /// not left then count as unwritten.
     pub stop: Option<Arc<AtomicBool>>,
 }
 

@@ -49,7 +49,7 @@ impl FileSource {
             path: path.to_owned(),
             cause,
         })?;
-        // Input that arrives slowly, as from a pipe, is decoded as it arrives.
+        // Input that arrives slowly, such as that of a pipe, is decoded while it arrives.
         let is_at_hand = file.metadata().is_ok_and(|about| about.is_file());
         Self::begin(path, Box::new(file), is_at_hand)
     }
@@ -153,7 +153,7 @@ impl FileSource {
         }
     }
 
-    /// Does what decoding needs to continue; `None` when the caller need not know about it.
+    /// Does what decoding needs to continue. Returns `None` when decoding can go on at once.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
         let (path, offset) = (self.path.display(), self.offset);
         match pause {

@@ -76,7 +76,8 @@ impl Rate {
         u64::try_from(offset_ns).unwrap_or(u64::MAX)
     }
 
-    /// Returns the stamp of the frame `number`; `None` when the frame is not due at `now`.
+    /// Returns the stamp of the frame `number`; `None` when the frame must wait, because it is not
+    /// due at `now`.
     fn stamp_ns(&mut self, number: u64, now: Instant) -> Option<u64> {
         let start = || (now, clock::wall_nanos());
         let (started, stamp_ns) = *self.started.get_or_insert_with(start);

@@ -114,7 +114,8 @@ fn available_of(info: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// A value of [`LiveOptions::ring_bytes`](super::LiveOptions): as much memory as there is.
+/// A value of [`LiveOptions::ring_bytes`](super::LiveOptions) that asks for a quarter of the
+/// available memory, but for at least 32 MiB and at most 2 GiB.
 pub const RING_BYTES_MAX: usize = usize::MAX;
 const DEFAULT_BYTES: usize = 32 << 20;
 /// Larger rings have not helped in any measurement; a user who wants one must give its size.

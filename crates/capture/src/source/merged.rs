@@ -7,8 +7,8 @@ use wire::pcapng::Options;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// A source that gives the packets of several sources in the order of their stamps. It needs the
-/// next packet of each source, or its end, before it gives one. So live sources cannot be merged.
+/// A source that gives the packets of several sources in the order of their stamps. Before it gives
+/// a packet, it needs the next packet or the end of each source. So live sources cannot be merged.
 #[derive(Debug)]
 pub struct MergedSource {
     inputs: Vec<Input>,
@@ -108,7 +108,7 @@ impl Source for MergedSource {
 }
 
 impl Input {
-    /// Reads the next packet, unless the source is over or one is there already; adds new
+    /// Reads the next packet, unless the source is over or a packet is there already; adds new
     /// interfaces to `all`.
     fn advance(&mut self, all: &mut Vec<Interface>) -> Result<(), CaptureError> {
         while self.head.is_none() && !self.is_over {

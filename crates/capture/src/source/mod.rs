@@ -74,8 +74,9 @@ pub trait Source: fmt::Debug + Send {
         Ok(false)
     }
 
-    /// Returns a descriptor that becomes readable when there may be packets; `None` for a source
-    /// that always has packets until it ends.
+    /// Returns a descriptor that becomes readable when there may be packets. `None` for a source
+    /// that needs no such wait: it always has packets until it ends, or says by [`Source::due`]
+    /// when the next ones come.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -23,7 +23,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The bytes that were read and not decoded, and the input that more of them come from.
+/// The bytes that were read and not decoded, and the input that gives more bytes.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     piece: Piece,
@@ -132,7 +132,7 @@ impl std::fmt::Debug for Input {
 #[derive(Debug)]
 struct Piece {
     memory: Vec<u8>,
-    /// Where the first page begins that is read into; leftover bytes stand in front of it.
+    /// Where the first page for new bytes begins; leftover bytes stand in front of it.
     page: usize,
     start: usize,
     end: usize,
@@ -241,8 +241,8 @@ struct ReadAhead {
 
 impl ReadAhead {
     /// Starts a thread that waits for an input and reads it from `offset` on. The thread ends at
-    /// the end of the file, or when nobody takes its pieces any more. In the second case nobody
-    /// waits for it, because its read may hang.
+    /// the end of the file, or when nobody takes its pieces any more. When nobody takes its pieces,
+    /// nobody waits for the thread either, because its read may hang.
     fn start(input: Receiver<Box<dyn Read + Send>>, offset: u64) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
         let (free, returned) = channel();

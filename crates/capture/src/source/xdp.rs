@@ -290,7 +290,7 @@ impl Waiter {
         })
     }
 
-    /// Notes a look at the rings after which they are empty; the fullest had `frames`.
+    /// Notes a look that has emptied the rings; the fullest ring had `frames`.
     fn looked(&mut self, queues: &[XdpSocket], frames: u32) -> io::Result<()> {
         let now = clock::monotonic();
         if frames == 0 && self.due.is_some_and(|due| now < due) {
