@@ -21,9 +21,9 @@ use wire::{
     trace_file::{Step, TraceDecoder},
 };
 
-/// Changes any frame as the first bytes of the input say. Changing it again must change nothing, a
-/// cut frame must stay cut by the same number of bytes, and the header's checksum must stay as
-/// right or wrong as it was.
+/// Changes any frame as the first bytes of the input say. Changing it again must change nothing. A
+/// cut frame must stay cut by the same number of bytes. When no tag changes, a right checksum of
+/// the IPv4 header must stay right, and a wrong one must stay as wrong.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn edits(data: &[u8]) {
@@ -101,8 +101,8 @@ fn header_sum(frame: &[u8]) -> Option<u64> {
     Some(checksum::sum(header) % 0xFFFF)
 }
 
-/// Merges any bytes as up to three files. All packets must come, those of each file in their order,
-/// and always the earliest of the next packets first.
+/// Reads any bytes as up to three files, and merges them. All packets must come: those of each file
+/// in their order, and of the next packets of the files always the earliest first.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn merged(data: &[u8]) {

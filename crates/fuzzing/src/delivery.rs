@@ -22,11 +22,12 @@ use wire::{
 };
 
 const SESSION: u64 = 7;
-/// The seed of the numbers that proofs answer.
+/// The seed of the nonces that receivers answer with their proofs.
 const SEED: u64 = 0;
 
-/// Reads any bytes as a manifest. An accepted manifest must have no path that leaves the tree, and
-/// must read back the same when it is written.
+/// Reads any bytes as a manifest. In an accepted manifest no path leaves the tree, the slabs fill
+/// the content without gaps, each hard link leads to an earlier entry, and the ID is that of the
+/// bytes.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn manifest(data: &[u8]) {
@@ -58,7 +59,8 @@ pub fn manifest(data: &[u8]) {
 
 /// Drives an audience whose receivers send arbitrary messages.
 ///
-/// **Panics**: when a hold is beyond the last packet sent, or when an invariant breaks.
+/// **Panics**: when a hold is more than one packet beyond the last packet sent, or when an
+/// invariant breaks.
 pub fn audience(data: &[u8]) {
     let mut audience = Audience::new(AudienceConfig::new(SESSION));
     let lead = (1 << 32) - 5;
@@ -80,7 +82,8 @@ pub fn audience(data: &[u8]) {
 
 /// Drives a transfer sender whose receivers send arbitrary messages.
 ///
-/// **Panics**: when the sender calls a transfer proven, or when an invariant breaks.
+/// **Panics**: when the sender calls a transfer proven, takes in a receiver without the key, or
+/// when an invariant breaks.
 pub fn sender(data: &[u8]) {
     let keyless = TransferSenderConfig::new(SESSION, 1, SEED);
     let outcome = sender_with(keyless, data);
@@ -126,8 +129,8 @@ fn sender_with(config: TransferSenderConfig, data: &[u8]) -> TransferOutcome {
 
 /// Drives a transfer receiver whose sender sends arbitrary messages after a plausible beginning.
 ///
-/// **Panics**: when the receiver calls content delivered that does not match its hashes, or when an
-/// invariant breaks.
+/// **Panics**: when the receiver commits content that was not sent, believes a sender without the
+/// key, or when an invariant breaks.
 pub fn receiver(data: &[u8]) {
     receiver_with(TransferReceiverConfig::new("r", 1), data);
     let mut keyed = TransferReceiverConfig::new("r", 1);
@@ -229,7 +232,7 @@ pub fn reporter(data: &[u8]) {
         while let Some(event) = reporter.pop_event() {
             match event {
                 ReporterEvent::Joined { .. } => is_welcome = true,
-                // It asks again, until the former bearer of its name has gone.
+                // The reporter asks again, until the receiver that had its name has gone.
                 ReporterEvent::NameTaken { .. }
                 | ReporterEvent::Named { .. }
                 | ReporterEvent::Window { .. } => {}

@@ -7,8 +7,8 @@ use wire::object::FrameHeader;
 /// Gives a receiver of frames arbitrary payloads, at arbitrary positions and times. Input: packets,
 /// each a length, a stream, a step of the position, a step of time in milliseconds, and a payload.
 ///
-/// **Panics**: when a header that can be read is another one when it is written again, when a frame
-/// is given out after its deadline or out of order, when a number is counted twice, or when memory
+/// **Panics**: when a header that was read gives other bytes when it is written again, when
+/// something that was due is not done, when a number comes twice or out of order, or when memory
 /// grows beyond its bound.
 pub fn receiver(data: &[u8]) {
     let mut receiver = FrameReceiver::new(FrameReceiverConfig {

@@ -38,8 +38,8 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-/// Reads any bytes as a beacon. What is read is bounded, commands no terminal, and is the same when
-/// it is written again.
+/// Reads any bytes as a beacon. What is read is bounded, has no control characters, and is the same
+/// when it is written again.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn beacon(bytes: &[u8]) {

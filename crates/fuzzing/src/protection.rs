@@ -15,10 +15,10 @@ use wire::{
 /// Reads any bytes as a list of five-byte orders: which genuine packet is sent, and what happens to
 /// it.
 ///
-/// An order is a kind, a sequence number, a place (two bytes), and the bits to turn in the byte
-/// there; with 0 the packet stays as it is. What is checked: a packet is handed on only if it says
-/// what its maker said; SPMs, NCFs and parity only once. The bytes themselves are sent as a packet
-/// too.
+/// An order is a kind, a sequence number, a place (two bytes), and the bits to flip in the byte at
+/// that place; 0 leaves the packet as it is. The receiver must hand on only packets that say what
+/// their maker said, and SPMs, NCFs and parity only once. At the end the input itself arrives as a
+/// packet.
 ///
 /// **Panics**: when a packet is handed on that no holder of the key made.
 pub fn unprotect(data: &[u8]) {

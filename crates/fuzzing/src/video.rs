@@ -2,8 +2,8 @@
 
 use video::{Container, VideoReader, VideoWriter, y4m::Header};
 
-/// Reads any bytes as a stream of Y4M and as a header line. What is read is bounded and commands no
-/// terminal, and the frames are the same when they are written and read again.
+/// Reads any bytes as a stream of Y4M and as a header line. What is read is bounded, texts have no
+/// control characters, and the frames are the same when they are written and read again.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn stream(bytes: &[u8]) {
@@ -35,7 +35,8 @@ pub fn stream(bytes: &[u8]) {
     assert!(!is_sound || bytes.starts_with(header.line().as_bytes()));
 }
 
-/// All frames up to the end or the first fault, and whether there was none.
+/// Reads all frames up to the end or the first fault. Returns them, and true when there was no
+/// fault.
 fn frames(reader: &mut VideoReader<&[u8]>, frame_bytes: usize) -> (Vec<Vec<u8>>, bool) {
     let mut frames = Vec::new();
     let mut frame = vec![0; frame_bytes];

@@ -1,7 +1,7 @@
 //! A source that offers parity and a receiver that uses it. The input tells the link between them
 //! which packets to lose, repeat or delay, and when to forge parity.
 //!
-//! The check does not know about groups. It looks at the messages that come out, checks that
+//! The check does not know about groups. It looks at the messages that come out, and checks that
 //! counters add up and that memory stays within its bound. When the link forged nothing, every
 //! message must have come in the end, in order and intact.
 
@@ -102,7 +102,7 @@ impl Link {
             is_forged: false,
             memory_max: config.rx_total_bytes(),
         };
-        // A few messages first, so that the receiver knows the session and believes it.
+        // A few messages come first, so that the receiver knows the session and believes it.
         for _ in 0..8 {
             link.offer(9);
             link.exchange(Duration::from_millis(12));

@@ -36,7 +36,7 @@ struct Play {
     receiver: Receiver,
     mode: Mode,
     now: Instant,
-    /// The next packet of the stream; below, its oldest packet.
+    /// The next packet of the stream; `trail` is its oldest packet.
     lead: u32,
     trail: u32,
     spm_sqn: u32,
@@ -50,10 +50,10 @@ struct Play {
 struct Seen {
     /// In sequence mode: nothing before this position may come any more.
     next: u64,
-    /// True when the next message must be at `next` exactly. A loss of unknown length makes it
-    /// false.
+    /// True when the next message must be at `next` exactly. A message that was popped makes it
+    /// false, because it may have taken several packets.
     is_exact: bool,
-    /// In arrival mode: the packets that came; below, those reported lost.
+    /// In arrival mode: the packets that came; `lost` has those that were reported lost.
     given: BTreeSet<u64>,
     lost: Vec<(u64, u64)>,
 }
@@ -144,8 +144,8 @@ impl Play {
         }
     }
 
-    /// Delivers a packet from near the lead: an old one again, one out of order, or one from
-    /// beyond.
+    /// Delivers a packet from near the lead: an old one again, one out of order, or one from beyond
+    /// the lead.
     fn stray_data(&mut self, bytes: &mut Bytes<'_>) {
         let back = i32::from(bytes.u8()) - 16;
         let sqn = self.lead.wrapping_sub(back.cast_unsigned());

@@ -1,4 +1,4 @@
-//! A source, driven by lists of operations, whose every packet is checked against a simple model.
+//! Drives a source by lists of operations, and checks its every packet against a simple model.
 //!
 //! The model keeps every payload that was offered, the next position that may leave as ODATA, and
 //! the time of each repair. It has no rings, bitmaps or runs.
@@ -30,7 +30,7 @@ pub enum SourceOp {
     Reserve(u16, bool),
     /// Reserves a burst, and commits the first few slots of it.
     Burst(u16, u8, u8),
-    /// Sends runs: the budget in datagrams and bytes, and how many datagrams the network takes.
+    /// Sends a run: the budget in datagrams and bytes, and how many datagrams the network takes.
     Send(u8, u16, u8),
     /// The network fails or refuses one run: blocked, too big, failed.
     Refuse(u8),
@@ -43,7 +43,7 @@ pub enum SourceOp {
     Wait(u16),
     /// Time passes until the next deadline.
     WaitDue,
-    /// Flow control holds the packet this far behind the unsent edge, or nothing for 0.
+    /// Flow control holds the packet this far behind the unsent edge; with 0 it holds nothing.
     Hold(u16),
     /// The rate changes, in kilobytes a second; 0 for none.
     Rate(u16),
@@ -365,7 +365,7 @@ impl Model {
         self.source.run_done(self.now, outcome);
     }
 
-    /// Checks that nothing but the source's end was due when the source gave no run.
+    /// Checks that nothing was due when the source gave no run, unless it is blocked or over.
     fn check_silence(&mut self, due: Option<Instant>) {
         if self.blocked || self.source.is_over() {
             return;

@@ -2,8 +2,8 @@
 
 use wire::delivered::{DATA_BYTES_MAX, Frame};
 
-/// Reads any bytes as what a peer says behind its greeting. Each frame that can be read must be the
-/// same bytes when it is written, and must not be there before its last byte is.
+/// Reads any bytes as the stream of a peer after its greeting. Each frame that can be read must
+/// give the same bytes when it is written, and must not be read before its last byte has come.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn delivered(data: &[u8]) {

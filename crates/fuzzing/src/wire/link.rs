@@ -7,10 +7,10 @@ use wire::link::{
 
 /// Reads any bytes as a packet of each link type, and as each header.
 ///
-/// The first two bytes are the link type. What is checked: the places of headers lie within the
-/// packet unless the search says why it stopped; a view takes exactly the bytes that hold its fixed
-/// part; each field that is written is read again, and nothing else has changed; a header that is
-/// written from its value gives the same value.
+/// The first two bytes are the link type. The places of headers must lie within the packet, unless
+/// the search says why it stopped. A view must take exactly the bytes that hold its fixed part.
+/// Each field that is written must be read again, and nothing else may change. A header that is
+/// written from its value must give the same value.
 ///
 /// **Panics**: when one of these does not hold.
 pub fn headers(data: &[u8]) {
@@ -208,12 +208,12 @@ fn assert_unchanged(before: &[u8], after: &[u8], field: std::ops::Range<usize>) 
     assert_eq!(before[field.end..], after[field.end..]);
 }
 
-/// Reads any bytes as a frame: cut as a super-packet, and with one checksum filled in.
+/// Cuts a frame of any bytes as a super-packet, and fills in one checksum of the same frame.
 ///
 /// The first bytes say of which kind the super-packet is, how much payload each packet gets, and
-/// where the checksum stands. What is checked of a cut: the packets carry the whole payload in
-/// order, behind headers whose lengths and checksums are right. Of a checksum: it is right, and
-/// nothing else has changed.
+/// where the checksum stands. After a cut, the packets must carry the whole payload in order,
+/// behind headers whose lengths and checksums are right. A checksum that is filled in must be
+/// right, and nothing else may change.
 ///
 /// **Panics**: when one of these does not hold.
 pub fn segments(data: &[u8]) {

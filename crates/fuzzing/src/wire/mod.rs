@@ -1,5 +1,5 @@
-//! The wire formats: whatever can be parsed must be the same when it is written again. And frames
-//! that the kernel leaves to us to cut.
+//! The wire formats: whatever can be parsed must be the same when it is written again. Frames that
+//! the kernel leaves uncut are cut here, too.
 
 mod delivered;
 pub use delivered::delivered;

@@ -3,7 +3,7 @@
 use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, ManifestRef, Message};
 
 /// Reads any bytes as a control stream. Every message that can be read must be the same when it is
-/// written and read again, and a line that commands no terminal when it is shown.
+/// written and read again, and must be shown as a line without control characters.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn stream(data: &[u8]) {
@@ -23,9 +23,11 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// Reads any bytes as a manifest. Reading, writing and reading again must give the same bytes.
+/// Reads any bytes as a manifest. When it is written and read again, it must have the same content,
+/// version and length.
 ///
-/// **Panics**: when the bytes differ.
+/// **Panics**: when one of these differs, or when an entry refers to an attribute or owner that the
+/// manifest does not have.
 pub fn manifest(data: &[u8]) {
     let Ok(manifest) = ManifestRef::parse(data) else {
         return;

@@ -148,5 +148,5 @@ fn last_packet(file: &[u8], check: &mut dyn FnMut(&Record<'_>)) -> bool {
     found
 }
 
-/// How many bytes are read both ways.
+/// How many bytes are read both in a row and by steps.
 const PACKETS_BYTES: usize = 256;
