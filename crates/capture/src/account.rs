@@ -226,8 +226,8 @@ impl Account {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
-    /// Returns true when something may have been lost. That includes a file that lost bytes at its
-    /// end, which may be any number of packets, and an account that does not add up.
+    /// Returns true when something may have been lost: packets count as lost, a file lost bytes at
+    /// its end (perhaps of many packets), or the account does not add up.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()

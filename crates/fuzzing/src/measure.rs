@@ -2,9 +2,9 @@
 
 use measure::{Beacon, CLOCK_BYTES, ClockWord, Probe, ProbeKind};
 
-/// Reads any bytes as a message of a measurement. An answer must be as long as its question and
-/// must not be answered itself, and a clock report that can be read must be the same when it is
-/// written again.
+/// Reads any bytes as a message of a measurement. An answer must be as long as its question, and
+/// must not be answered itself. A clock report that can be read must be the same when it is written
+/// again.
 ///
 /// **Panics**: when one of these conditions fails.
 pub fn message(bytes: &[u8]) {

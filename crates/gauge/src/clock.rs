@@ -75,8 +75,8 @@ pub struct PtpOffset {
     pub offset_ns: i64,
     /// The most by which the offset may be wrong, in nanoseconds.
     pub error_ns_max: u64,
-    /// The offset without the whole seconds by which atomic time is ahead of UTC; given when the
-    /// adapter keeps atomic time and the kernel knows these seconds.
+    /// The adapter's clock minus UTC: `offset_ns` without the whole seconds by which atomic time is
+    /// ahead of UTC. Given when the adapter keeps atomic time and the kernel knows these seconds.
     pub from_utc_ns: Option<i64>,
     /// How the two clocks were read: `precise`, `extended` or `basic`.
     pub method: &'static str,

@@ -73,8 +73,8 @@ pub struct SweepRow {
     pub lost_ring: u64,
     /// What the account cannot explain, in packets: 0 when it adds up.
     pub residual: Option<i128>,
-    /// Processor time of the machine for each packet at the rate that was asked for, minus that of
-    /// sending alone; none where the system does not tell.
+    /// Nanoseconds of the machine's processor time for each packet that was asked for, without
+    /// those of sending alone; none where the system does not tell.
     pub cpu_ns: Option<f64>,
     /// Sending alone took more than sending and capturing: `cpu_ns` is 0, and the true cost is
     /// below what can be measured.

@@ -375,8 +375,8 @@ fn described(block: &Block<'_>) -> Option<Interface> {
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const REMARKS_MAX: u64 = 16;
-/// The most bytes that are kept of an interface's name and of its description: a packed file may
-/// have 65,536 of each, and an option has up to 64 KiB.
+/// The most bytes that are kept of an interface's name and of its description. A packed file may
+/// have 65,536 of each, and each may have up to 64 KiB.
 const TEXT_BYTES_MAX: usize = 256;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -1,10 +1,10 @@
 //! The daemons that keep this host's wall clock right, and what they report. They answer over the
 //! loopback interface, or leave a file; no privileges are needed.
 //!
-//! chronyd answers a `tracking` request (UDP port 323), ntpd a `readvar` (UDP port 123, mode 6),
-//! and systemd-timesyncd leaves a file when it has synchronised. ptp4l and phc2sys answer only
-//! root, but the kernel's error bound shows their effect. Answers are bounded and checked; one that
-//! makes no sense is ignored.
+//! chronyd answers a `tracking` request (UDP port 323), and ntpd a `readvar` (UDP port 123, mode
+//! 6). systemd-timesyncd leaves a file when it has synchronised. ptp4l and phc2sys answer only
+//! root, but the kernel's error bound shows their effect. Answers are bounded and checked. An
+//! answer that makes no sense is ignored.
 
 use std::{
     fs, io,

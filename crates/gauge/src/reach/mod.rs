@@ -1,5 +1,5 @@
-//! Finds out why a group does not arrive. It observes what is sent and heard on each interface and
-//! what the kernel would do with it, and names each cause with its fix.
+//! Finds out why a group does not arrive. It observes what is sent and heard on each interface, and
+//! what the kernel would do with it. It names each cause with its fix.
 //!
 //! ```text
 //!   Talk:  beacons to the group, from each host that takes part, and to named peers (unicast)

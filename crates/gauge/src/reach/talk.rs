@@ -366,8 +366,8 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Returns true when the kernel must report that this host joins the group: no program here has
-/// joined it before, the interface is not loopback, and switches do not forward the group to
+/// Returns true when the kernel must report that this host joins the group. It must, unless a
+/// program here has joined before, the interface is loopback, or switches forward the group to
 /// everybody anyway.
 fn is_report_due(group: IpAddr, interface: &Interface) -> bool {
     let is_local = match group {

@@ -200,9 +200,9 @@ const fn is_heard_cut(facts: &Facts) -> bool {
 }
 
 /// Makes the finding that a named host does not hear this host, although this host sends. `None`
-/// when the named host hears this one; when its list of the hosts that it hears is cut and does not
-/// name this host; when it has sent fewer than [`WORDS_MIN`] messages; or when another finding
-/// explains the fault.
+/// when the named host hears this one; when it cuts its list of heard hosts and does not name this
+/// host there; when it has sent fewer than [`WORDS_MIN`] messages; or when another finding explains
+/// the fault.
 fn of_deaf(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let word = peer.word.as_ref()?;
     let is_explained = word.refusal.is_some()

@@ -100,9 +100,9 @@ impl Write for Memory {
 }
 
 impl Campaign {
-    /// Describes a measurement of 10 s in ping-pong over `transport`: 64 bytes, after a second of
-    /// warm-up, without kernel stamps, with tokens from 0 up, on the calling thread as it is. The
-    /// fields can be changed.
+    /// Describes a measurement of 10 s in ping-pong over `transport`, after a second of warm-up.
+    /// Messages have 64 bytes and no kernel stamps. The tokens count from 0. The calling thread
+    /// measures, in the ordinary class. The fields can be changed.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towline_gauge::Error> {

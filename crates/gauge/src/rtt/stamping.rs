@@ -167,8 +167,8 @@ impl Stamping {
 }
 
 /// Returns the time on the link, and whether the device measured it. If the device stamps both
-/// ways, the time is from device to device, by its clock; otherwise from device to kernel, by the
-/// kernel's clock.
+/// ways, the time is from device to device, by its clock. Otherwise it is from device to kernel, by
+/// the kernel's clock.
 fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
     let by_device = between(left.hardware_ns, came.hardware_ns).map(|ns| (ns, true));

@@ -15,9 +15,9 @@ use crate::Error;
 pub struct ServeSpec {
     /// Where the server listens for control connections (TCP) and datagrams (UDP).
     pub listen: SocketAddr,
-    /// The groups, each with its port, that clients may name; the server joins no other and sends
-    /// to no other. 224.0.0.0/24 and ff02::/16 are errors: hosts are members of such groups without
-    /// being asked.
+    /// The groups, each with its port, that clients may name. The server joins no other group and
+    /// sends to no other. 224.0.0.0/24 and ff02::/16 are errors: hosts are members of such groups
+    /// without being asked.
     pub groups: Vec<SocketAddr>,
     /// The most that the server sends, in bits each second with the headers of UDP, IP and
     /// Ethernet. `None`: as much as it can to the host that asks, [`GROUP_BITS_PER_S_MAX`] to a

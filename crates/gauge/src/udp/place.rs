@@ -67,8 +67,8 @@ struct Past {
 }
 
 impl Past {
-    /// Returns how long the host or network must still stay away if it had all its time;
-    /// [`Duration::ZERO`] when it may come back as if it had never been served.
+    /// Returns how long the host or network must still stay away if it had all its time.
+    /// [`Duration::ZERO`] means that it may come back as if it had never been served.
     fn rest(&self, now: Instant) -> Duration {
         let away = match self.who {
             Party::Host(_) => self.served,
@@ -146,8 +146,8 @@ impl Place {
 impl Turn {
     const BUSY: u64 = u64::MAX;
 
-    /// Returns true when the host must leave: because it is idle for long, or idle while another
-    /// host waits, because it had all its time or trials, or because the server stops.
+    /// Returns true when the host must leave: it is idle for long, it is idle while another host
+    /// waits, it had all its time or trials, or the server stops.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.is_ended.load(Ordering::Relaxed)
             || self.idle(now) > IDLE_MAX
