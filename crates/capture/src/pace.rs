@@ -250,7 +250,7 @@ fn upper_end(at: usize) -> u64 {
 const NANOS: u128 = 1_000_000_000;
 /// 32 buckets for each power of two.
 const FINE_BITS: u32 = 5;
-/// The kernel nearly always wakes a sleeper less than this late.
+/// The delay within which the kernel nearly always wakes a sleeper.
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
 /// When a packet was later than this, the next gap is shortened by half.
 const LATE: Duration = Duration::from_millis(1);

@@ -116,5 +116,5 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
 }
 
 const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
-/// The most bytes of a message. The longest that occurs is an outcome of some 700 bytes.
+/// The most bytes of a message. The longest that occurs has some 700 bytes.
 const LINE_BYTES_MAX: usize = 8_192;

@@ -50,7 +50,7 @@ impl Error {
     }
 }
 
-/// Makes the error of a thread that the system does not start; `work` says what the thread would
+/// Makes the error for a thread that the system did not start. `work` says what the thread would
 /// do, as in "that writes".
 pub(crate) fn no_thread(work: &str, error: &io::Error) -> SystemError {
     SystemError::system("start", format!("the thread {work}"), error).advise(net::THREAD_REMEDY)

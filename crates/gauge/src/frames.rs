@@ -2,9 +2,9 @@
 //! and shown to people while they arrive.
 //!
 //! The thread that receives frames must not wait. So a [`Preview`] copies a frame only when
-//! somebody looks and its own thread is idle. A [`Film`] copies a frame only while its queue has
-//! room. A [`Reel`] reads frames ahead of the thread that sends them. Everything slow happens in
-//! the threads of these three.
+//! somebody looks and the preview's own thread is idle. A [`Film`] copies a frame only while its
+//! queue has room. A [`Reel`] reads frames ahead of the thread that sends them. Everything slow
+//! happens in the threads of these three.
 
 mod advice;
 pub use advice::{Advice, ExpectedLoss, FRAME_HEADER_BYTES, FramesAsked, Limit, PathFacts};

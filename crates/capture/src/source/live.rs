@@ -17,14 +17,14 @@ use crate::{
 /// How a live source is opened.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// A filter that also runs in the kernel. A packet that it rejects takes only a few bytes of
-    /// the ring and is counted there. The reader must still apply the filter to the packets that
-    /// come. Default: none.
+    /// A filter that also runs in the kernel. A packet that it rejects comes as a stub of a few
+    /// bytes ([`Packet::is_rejected`](crate::Packet::is_rejected)), so that it can be counted. The
+    /// reader must still apply the filter to the other packets. Default: none.
     pub filter: Option<Filter>,
     /// Bytes of memory shared with the kernel, or of the socket's buffer. Default: 32 MiB.
     pub ring_bytes: usize,
-    /// How long the kernel may fill a block before it gives the block out, which is the delay at
-    /// low rates. At most [`RETIRE_MAX`]. Default: 20 ms.
+    /// How long the kernel may fill a block before it gives the block out. At low rates this is the
+    /// delay of packets. At most [`RETIRE_MAX`]. Default: 20 ms.
     pub retire: Duration,
     /// Bytes kept of each packet. Default: 262,144, which is all of them.
     pub snap_len: u32,

@@ -59,7 +59,8 @@ pub struct XdpSource {
     drops: XdpDrops,
     /// True when the driver's count of drops includes those of our sockets.
     is_counted_twice: bool,
-    /// Frames that passed to the host before all sockets were open; `None` once more have passed.
+    /// How many frames had passed to the host when all sockets were open; `None` after a later
+    /// frame has passed.
     passed_at_start: Option<u64>,
 }
 

@@ -45,7 +45,7 @@ pub enum SourceOp {
     WaitDue,
     /// Flow control holds the packet this far behind the unsent edge; with 0 it holds nothing.
     Hold(u16),
-    /// The rate changes, in kilobytes a second; 0 for none.
+    /// The rate changes, in kilobytes a second; 0 for no limit.
     Rate(u16),
     /// Arbitrary bytes arrive.
     Noise(Vec<u8>),

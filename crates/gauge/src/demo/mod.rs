@@ -207,7 +207,7 @@ impl Process {
         })
     }
 
-    /// Waits for the end and reads the report, even when the process failed.
+    /// Waits until the process ends, and reads its report, even when the process failed.
     fn report(
         mut self,
         what: &'static str,

@@ -18,7 +18,8 @@ pub struct LoadSpec {
     pub sizes: LoadSizes,
     /// The number of messages after which the sender ends; `None` for no limit.
     pub count: Option<u64>,
-    /// How long after the first message was due the sender ends; `None` for no limit.
+    /// The time after which the sender ends, counted from when the first message was due; `None`
+    /// for no limit.
     pub duration: Option<Duration>,
     /// When each message is due; with `None` messages leave as fast as the publisher takes them.
     pub schedule: Option<Schedule>,
@@ -218,7 +219,7 @@ impl Start {
     }
 }
 
-/// The most time between readings of two clocks that count as made at once.
+/// Readings of two clocks that are at most this far apart count as made at once.
 const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
 const CLOCK_READINGS_MAX: usize = 100;
 /// How long messages that were handed over may wait to leave.

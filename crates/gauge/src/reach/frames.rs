@@ -260,7 +260,7 @@ const REPORT_BYTES: u32 = 2_048;
 const FRAME_BYTES: usize = 2_304;
 const BUFFER_BYTES: usize = 1 << 20;
 const FRAMES_A_LOOK: usize = 4_096;
-/// The number of hop-by-hop options in IPv6.
+/// The protocol number of hop-by-hop options in IPv6.
 const HOP_BY_HOP: u32 = 0;
 
 #[cfg(test)]

@@ -169,13 +169,13 @@ impl Client {
         self.local
     }
 
-    /// Measures for `duration`, and passes the fate of every message to `recorder`; with `None`, it
+    /// Measures for `duration`, and passes the fate of every message to `recorder`. With `None`, it
     /// only warms up.
     ///
     /// # Errors
-    /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate
-    /// that no [`Schedule`] has. When the system refuses to send or receive; what came before is
-    /// recorded.
+    /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX`, or for a
+    /// rate that [`Schedule::new`] refuses. When the system refuses to send or receive; what came
+    /// before is recorded.
     pub fn run(
         &mut self,
         setup: &Setup,

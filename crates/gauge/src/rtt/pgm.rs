@@ -165,8 +165,8 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// Nanoseconds that an idle publisher waits for a turn when the thread sleeps: long enough for the
-/// subscriber to sleep in its socket. When the thread spins, the publisher gets a turn after
+/// The most nanoseconds that a sleeping thread leaves the publisher without a turn: long enough for
+/// the subscriber to sleep in its socket. In a thread that spins, the publisher gets a turn after
 /// `RECEIVES_PER_TURN` receive calls.
 const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;

@@ -231,8 +231,8 @@ fn next_client(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAd
         Ok(accepted) => Ok(Some(accepted)),
         Err(error) if is_beyond_use(&error) => Err(error),
         Err(_) => {
-            // Without descriptors or memory the client keeps waiting, and accept fails at once:
-            // sleep.
+            // When descriptors or memory are short, the client keeps waiting and accept fails at
+            // once. So this thread sleeps.
             thread::sleep(LOOK);
             Ok(None)
         }

@@ -185,7 +185,7 @@ fn write(stream: &mut TcpStream, mut reply: &[u8], place: &Place) -> io::Result<
 /// Bytes of the longest request. An answer is never longer than its request.
 pub(super) const BYTES_MAX: usize = 4 << 20;
 const BACKLOG: u16 = 16;
-/// A call that takes 10 s is over for its client.
+/// A client gives up a call after 10 s, so a client without a call for 30 s is idle.
 const PLACES: PlaceLimits = PlaceLimits {
     places_max: 16,
     own_max: 4,

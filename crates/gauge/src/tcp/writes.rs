@@ -35,7 +35,7 @@ pub struct Writes {
     pub sizes: Vec<usize>,
     /// Writes of one call.
     pub writes: usize,
-    /// Send buffers in bytes; `None` leaves it to the kernel.
+    /// Send buffers in bytes; `None` leaves the size to the kernel.
     pub send_buffers: Vec<Option<usize>>,
     /// What the kernel does with small segments.
     pub coalescing: Vec<Coalescing>,

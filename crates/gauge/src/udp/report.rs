@@ -76,7 +76,7 @@ pub struct Row {
     pub flows: Vec<Flow>,
     /// Datagrams each second that arrived, for each flow, when the sender sent as fast as possible.
     pub flood_received_per_s: Vec<f64>,
-    /// What ended the search.
+    /// What kept the rate from being higher.
     pub limit: Limit,
     /// What a reader should know about this row.
     pub remarks: Vec<String>,
