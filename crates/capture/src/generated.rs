@@ -325,7 +325,7 @@ impl SequenceCheck {
         }
     }
 
-    /// Returns how many numbers below [`SequenceCheck::end`] have not come.
+    /// Returns how many numbers below [`SequenceCheck::end`] have not come intact.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.end - self.frames

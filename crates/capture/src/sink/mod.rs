@@ -73,8 +73,8 @@ pub trait Sink: fmt::Debug + Send {
         0
     }
 
-    /// Takes the counts of packets that the sink took since the last call and could not keep, by
-    /// the interfaces' numbers. Empty when it has kept all, or still may.
+    /// Takes the counts of packets that the sink took and could not keep, by the interfaces'
+    /// numbers. Each packet comes once. Empty when the sink has kept all, or still may.
     fn take_unwritten(&mut self) -> Vec<Unwritten> {
         Vec::new()
     }

@@ -177,8 +177,8 @@ impl Output {
         self.written + self.buffer.len() as u64
     }
 
-    /// Takes the counts of packets that were appended since the last call and are missing in the
-    /// file.
+    /// Takes the counts of packets that were appended and are missing in the file. Each packet
+    /// comes once.
     pub(super) fn take_unwritten(&mut self) -> Vec<Unwritten> {
         self.unwritten.take()
     }

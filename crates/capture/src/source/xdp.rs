@@ -330,7 +330,7 @@ fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Opti
 /// Returns the number of receive queues in use.
 fn queue_count(tap: &Tap) -> u32 {
     let counted = Ethtool::open().and_then(|mut ethtool| ethtool.receive_queues(tap.link.index));
-    // When the driver does not tell, it uses all the queues that it was made with.
+    // When the driver does not tell, the interface uses all queues that it was made with.
     counted.ok().flatten().unwrap_or(tap.link.receive_queues)
 }
 

@@ -275,7 +275,7 @@ pub struct PeerWord {
     /// Why it cannot send.
     pub refusal: Option<String>,
     /// Whether it hears this host through the group. None when it hears more hosts than one message
-    /// can name, and does not name this one.
+    /// can name, and its message does not name this one.
     pub hears_us: Option<bool>,
     /// How many routers are between the two hosts.
     pub routers: Option<u8>,
