@@ -130,10 +130,10 @@ pub(crate) struct OutputArgs {
     pub(crate) verbose: u8,
     /// Check flags and configuration, print the resulting plan as JSON, and stop
     ///
-    /// `towline send`, unless --plain is given, prints the list of its files in place of a plan: as
-    /// text, or as JSON with --json. `towline recv DIR --leftovers --clean` lists the leftovers and
-    /// keeps them. Commands without a plan ignore the flag and do their work: ifaces, top, stat,
-    /// completions, man and frames advise.
+    /// `towline send` without --plain prints the list of its files instead: as text, or with --json
+    /// as JSON that also holds the plan. `towline recv DIR --leftovers --clean` lists the leftovers
+    /// and keeps them. Commands without a plan ignore the flag and do their work: ifaces, top,
+    /// stat, completions, man and frames advise.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
@@ -195,8 +195,8 @@ pub(crate) enum Command {
     Docs(DocsArgs),
 }
 
-/// Makes the text after the long help of a command: `notes`, exit codes, then the `examples` with
-/// which the short help ends.
+/// Makes the text after the long help of a command: `notes`, exit codes, then `examples`, which
+/// also end the short help.
 pub(crate) fn long(examples: &str, notes: &str) -> String {
     let separator = if notes.is_empty() { "" } else { "\n\n" };
     let mut codes = String::from(EXIT_HEADING);

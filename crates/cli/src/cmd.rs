@@ -177,7 +177,7 @@ impl From<towline::Error> for Failure {
     }
 }
 
-/// Words an error of an instrument in the same way.
+/// Words an error of `gauge` in the same way as an error of the library.
 impl From<gauge::Error> for Failure {
     fn from(error: gauge::Error) -> Self {
         match error {

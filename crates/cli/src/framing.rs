@@ -38,7 +38,7 @@ pub(crate) struct Limit {
 pub(crate) enum Found {
     /// A message; more may follow.
     Message,
-    /// A message without its end: nothing follows it, and a terminal must not be asked once more.
+    /// A message without its end byte: nothing follows it, so a terminal must not be read again.
     Last,
     /// The end of the stream.
     End,
@@ -48,8 +48,8 @@ impl Framing {
     /// Replaces `message` by the next one.
     ///
     /// # Errors
-    /// `InvalidData` when a message is longer than `limit`, or when the stream ends within one of
-    /// the form `Length`. Otherwise those of the input.
+    /// `InvalidData` when a message is longer than `limit`, or, with `Length`, when the stream ends
+    /// within a message or its length. Otherwise the error of the input.
     pub(crate) fn read(
         self,
         input: &mut impl BufRead,
@@ -108,8 +108,8 @@ fn read_until(
     limit: Limit,
     message: &mut Vec<u8>,
 ) -> io::Result<Found> {
-    // There is room for the end byte, and for one byte more than allowed, by which a message that
-    // is too long is noticed.
+    // There is room for the end byte, and for one byte more than the limit allows. That byte shows
+    // that a message is too long.
     let bytes_max = (limit.bytes as u64).saturating_add(2);
     if input.take(bytes_max).read_until(end, message)? == 0 {
         return Ok(Found::End);
@@ -159,7 +159,8 @@ fn too_long(limit: Limit) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Words the error of an input that ends too early; `within` says in what.
+/// Words the error of an input that ends too early; `within` says in the middle of what. Returns
+/// any other error as it is.
 fn cut_short(error: io::Error, within: &str) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         let text = format!("it ends within {within}; check {WRITER}");

@@ -37,7 +37,7 @@ pub(crate) fn start(verbosity: u8, progress: &Progress) {
 pub(crate) fn now() -> String {
     let mut text = String::new();
     let written = SystemTime.format_time(&mut Writer::new(&mut text));
-    // A clock before 1970 has no text.
+    // Writing into a `String` does not fail.
     written.map_or_else(|_| String::new(), |()| text)
 }
 

@@ -135,8 +135,8 @@ impl Output {
         }
     }
 
-    /// Returns this output for a service, which runs until it is stopped, or for another command.
-    /// Lines of a service begin with the time where no terminal shows them and no journal adds it.
+    /// Returns this output, with `is_service` for a service: a command that runs until it is
+    /// stopped. [`Output::stamp`] says which lines of a service begin with the time.
     pub(crate) fn serving(&self, is_service: bool) -> Self {
         Self {
             is_service,
@@ -185,7 +185,7 @@ impl Output {
     }
 
     /// Prints the document that ends a command: as JSON, or as text. Text that is no data of the
-    /// command goes to standard error, as [`Output::note`] does.
+    /// command goes to standard error, as the lines of [`Output::note`] do.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write)
     }
@@ -266,7 +266,7 @@ fn shown_text<D: Document>(document: &D) -> String {
 /// One of the ways in which a document is written as JSON.
 type JsonWriter<D> = fn(&mut io::StdoutLock<'static>, &str, u32, &D) -> io::Result<()>;
 
-/// A report of a command when it ends.
+/// What a command prints as one JSON document, or as text.
 pub(crate) trait Document: Serialize {
     /// Name of the JSON document's schema.
     const SCHEMA: &'static str;

@@ -13,7 +13,7 @@ use super::{EveryArgs, FailOn, bytes, duration};
 pub(crate) struct CaptureArgs {
     /// Interface, read by a ring of blocks (IF or ring:IF), a ring of slots (ring2:IF), system
     /// calls (int:IF) or XDP (xdp:IF); file (FILE, pcap:FILE or pcapng:FILE); or generated frames
-    /// (gen:SPEC). Several are merged
+    /// (gen:SPEC). Several sources are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// Write packets to pcapng:FILE or pcap:FILE ('-' is standard output); null: discards them
@@ -37,7 +37,8 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
-    /// Cut super-packets (GSO) into the packets that a wire would carry, and fill checksums in
+    /// Cut super-packets (GSO) into the packets that a wire would carry, and fill in their
+    /// checksums
     #[arg(long)]
     pub(crate) segment: bool,
     /// Look for generated frames (gen:) and count the missing ones by their numbers

@@ -2,9 +2,8 @@
 //!
 //! ```text
 //!   words --parse--> which command, which file --read--> words that the file adds --parse--> Args
-//! ```
-//! The command line goes before the file: a setting of the file does not count when the command
-//! line gives or excludes it. The file is read once, because it may be a pipe.
+//! ``` The command line overrides the file: a setting of the file does not count if the command
+//! line gives it or excludes it. The file is read once, because it may be a pipe.
 
 use std::{
     ffi::OsString,
@@ -70,7 +69,8 @@ fn table(path: &Path) -> Result<Table, String> {
     table.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Writes a value as it would be on the command line; `None` for a date or a table.
+/// Writes a value as it would be on the command line; `None` for a date, a table, or a list that
+/// holds one of them.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -121,7 +121,7 @@ fn added(
             long.replace('-', "_") == name && !OWN.contains(&long)
         };
         let Some(arg) = command.get_arguments().find(is_key) else {
-            // One file may serve both ends: settings of the other end are left to it.
+            // One file may serve both ends, so this end skips settings that only the other end has.
             let is_other = session_options().any(|option| option.name == name);
             if is_other && command.get_arguments().any(|arg| arg.get_id() == "group") {
                 continue;

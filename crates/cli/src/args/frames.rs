@@ -28,7 +28,7 @@ pub(crate) enum FramesCommand {
 #[derive(Debug, Args)]
 #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, SEND_NOTES))]
 pub(crate) struct FramesSendArgs {
-    /// Size of each frame: width, height and bytes of a pixel, or bytes
+    /// Size of each frame: width x height x bytes of a pixel, or the number of its bytes
     #[arg(long, value_name = "WxHxB|BYTES", default_value = "1360x1024x2")]
     pub(crate) size: FrameSize,
     #[command(flatten)]
@@ -106,8 +106,8 @@ pub(crate) struct FramesRecvArgs {
     /// Take frames only from senders at these addresses or prefixes; 'any' takes all [default: any]
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Take the second feed of the same frames from this group, so that only a frame that neither
-    /// feed brings in time is lost; the port of --group unless given
+    /// Take the same frames from this group, too, as a second feed: a frame is lost only if neither
+    /// feed brings it in time; the port of --group unless given
     #[arg(long, value_name = "GROUP[@IFACE][:PORT]", value_parser = place)]
     pub(crate) also: Option<Place>,
     /// Give up after this time without a whole frame [default: no limit]
@@ -184,7 +184,7 @@ impl PerSecond {
         (0.01..=100_000.0).contains(&frames).then_some(Self(frames))
     }
 
-    /// Returns the rate as a fraction; `None` for less than a frame in 1,000 s.
+    /// Returns the rate as a fraction; never `None` for a rate that [`PerSecond::new`] accepts.
     pub(crate) fn rate(self) -> Option<FrameRate> {
         FrameRate::nearest(self.0)
     }

@@ -53,7 +53,7 @@ pub(crate) struct FramesTo {
     /// machine
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     pub(crate) preview: Option<SocketAddr>,
-    /// Show the frames in the terminal; q leaves
+    /// Show the frames in the terminal; q ends the command
     #[arg(long)]
     pub(crate) display: bool,
 }

@@ -21,9 +21,8 @@ pub(crate) struct PublishArgs {
     /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the session has no room for another message, because unsent ones or receivers that are
-    /// behind fill its window: stop reading standard input (yes), or drop the message and count it
-    /// (no)
+    /// What to do when the session cannot take another message yet: stop reading standard input
+    /// (yes), or drop the message and count it (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -57,8 +56,8 @@ pub(crate) struct SubscribeArgs {
     /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the program that reads the output is slow: take no more messages, and so hold back
-    /// senders that wait for receivers (yes), or drop messages and count them (no)
+    /// What to do when the program that reads the output is slow: take no more messages, which
+    /// holds back senders that wait for receivers (yes), or drop messages and count them (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -111,8 +110,8 @@ pub(crate) enum FailOn {
     Any,
 }
 
-/// A truth value that is written as yes or no. The alias hides the `bool` from clap, which would
-/// make a flag without a value of it.
+/// A truth value that is written as yes or no. For a field of type `bool`, clap would declare a
+/// flag without a value; the alias hides the type from clap.
 pub(crate) type YesNo = bool;
 
 fn yes_or_no(text: &str) -> Result<YesNo, String> {

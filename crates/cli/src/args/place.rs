@@ -1,5 +1,5 @@
-//! A host, or a group and its interface, in the words of `--group`: the target of a measurement, or
-//! a network of a relay.
+//! A host, or a group with its interface, written as `--group` takes it: the target of a
+//! measurement, or a network of a relay.
 
 use std::{borrow::Cow, fmt, str::FromStr as _};
 

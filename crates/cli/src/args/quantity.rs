@@ -1,4 +1,4 @@
-//! Numbers that must not be 0; [`towline::quantity`] has the forms.
+//! Reads numbers that must not be 0, in the forms of [`towline::quantity`].
 
 use std::{num::NonZeroU64, time::Duration};
 

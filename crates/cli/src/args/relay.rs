@@ -7,7 +7,7 @@ use towline::{Faults, SocketOptions};
 
 use super::{Place, bytes, long, metrics_address, place};
 
-/// Carry the sessions of one network to others that it does not route multicast to.
+/// Carry sessions between networks that do not route multicast to each other.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = long(EXAMPLES, NOTES))]
 pub(crate) struct RelayArgs {

@@ -39,8 +39,8 @@ pub(crate) struct ReplayArgs {
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Send bursts of this many packets, each burst at one time; above 1 the thread sleeps between
-    /// bursts instead of spinning
+    /// Send packets in bursts of this many; with more than 1, the thread sleeps between bursts
+    /// instead of spinning
     #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
     pub(crate) burst: u64,
     /// Send everything this many times; 0 repeats without end
@@ -58,8 +58,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1MiB")]
     #[arg(help_heading = "Interface")]
     pub(crate) ring: u64,
-    /// Send through the kernel's queueing discipline, which is slower, but where other captures see
-    /// the packets
+    /// Send through the kernel's queueing discipline: slower, but other captures on this host then
+    /// see the packets
     #[arg(long, help_heading = "Interface")]
     pub(crate) queue: bool,
     #[command(flatten)]

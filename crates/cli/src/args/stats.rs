@@ -30,8 +30,8 @@ pub(crate) struct StatsArgs {
     /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Stop after this time; a plain number is seconds. In a sweep it is the length of each run, of
-    /// which each size has several [default in a sweep: 2s]
+    /// Stop after this time; a plain number is seconds. In a sweep it is the length of each run;
+    /// each size has several runs [default in a sweep: 2s]
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Count the packets that a wire would carry, not super-packets (GSO); for interfaces, not

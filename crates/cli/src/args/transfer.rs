@@ -37,8 +37,8 @@ pub(crate) struct SendArgs {
                                 "hard_links", "sparse", "owner", "xattrs", "hash",
                                 "join_timeout"])]
     pub(crate) plain: bool,
-    /// With --plain, exit with code 0 when the peer's kernel has acknowledged everything and its
-    /// side has ended after that without a reset
+    /// With --plain, exit with code 0 if the peer's kernel has acknowledged everything and the peer
+    /// has then closed without a reset
     #[arg(long, requires = "plain")]
     pub(crate) accept_unconfirmed: bool,
     /// Directory in which standard input is kept while it is sent [default: $TMPDIR, or /tmp]
@@ -57,8 +57,8 @@ pub(crate) struct SendArgs {
     /// Receivers that are too old for this refuse the transfer and say so
     #[arg(short = 'H', long)]
     pub(crate) hard_links: bool,
-    /// Ask receivers to make holes of runs of zeros, so that they take no room on their disks; what
-    /// is sent stays the same
+    /// Ask receivers to make holes of runs of zeros, so that the zeros take no room on their disks;
+    /// what is sent stays the same
     #[arg(short = 'S', long)]
     pub(crate) sparse: bool,
     /// Tell receivers the user and group of files, directories and links, by name and number;
@@ -86,9 +86,10 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["receivers", "expect", "join_timeout"])]
     pub(crate) join_for: Option<Duration>,
-    /// Longest wait for all expected receivers to join (for the first one, unless --receivers,
-    /// --expect or --to says who is expected); after it, send to those that have joined, if any,
-    /// and exit with code 1. No time counts while a receiver of --to has this sender wait its turn
+    /// Longest wait for all expected receivers (--receivers, --expect, --to) to join; without these
+    /// flags, for the first receiver. After it, send to those that have joined, if any, and exit
+    /// with code 1. The time for which a receiver of --to makes this sender wait its turn does not
+    /// count
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
@@ -253,7 +254,8 @@ pub(crate) struct RecvArgs {
     /// each transfer and one at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
-    /// With --serve, most transfers at a time, half of them of one host; further senders wait
+    /// With --serve, most transfers at a time, and at most half of them from one host; further
+    /// senders wait
     #[arg(long, value_name = "N", default_value_t = TRANSFERS_MAX, requires = "serve",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(TRANSFERS_LIMIT)))]
     pub(crate) max_transfers: u32,

@@ -170,7 +170,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     rtt::listen_with(text, PORT)
 }
 
-/// Reads a group without interface and source: the trial decides about these.
+/// Reads a group; refuses one that names an interface or a source.
 fn group(text: &str) -> Result<Group, String> {
     let group = text.parse::<Group>().map_err(|error| error.to_string())?;
     let is_plain = group.is_multicast() && group.source().is_none() && group.interface().is_none();

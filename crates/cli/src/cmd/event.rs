@@ -63,7 +63,7 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
 
 /// A limiter of the lines about receivers, because anybody can come and go a thousand times a
 /// second. Guests are receivers that are not expected and have no key. They have an allowance of
-/// their own, so their lines hide none about the other receivers.
+/// their own, so their lines cannot use up that of the other receivers.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// Receivers with this number or a higher one are guests.

@@ -132,7 +132,7 @@ fn draw(target: &mut Frame<'_>, frame: Option<(Shape, &[u8])>, line: &str) {
     }
 }
 
-/// Reads the keys that were pressed: `q`, Escape and Ctrl-C leave.
+/// Reads the keys that were pressed; returns true for `q`, Escape or Ctrl-C.
 fn wants_to_leave() -> std::io::Result<bool> {
     while event::poll(Duration::ZERO)? {
         if let Event::Key(key) = event::read()?

@@ -137,7 +137,8 @@ fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failu
     Ok(subscriber)
 }
 
-/// Returns what became of the frames of each of two feeds; for `times` see [`Checker::times`].
+/// Returns what became of the frames of each feed; nothing when there is only one. For `times` see
+/// [`Checker::times`].
 fn feeds(
     plan: &FramesRecvPlan,
     subscriber: &FrameSubscriber,
@@ -389,6 +390,6 @@ impl FrameSink for Checker {
     }
 }
 
-/// How often a person is shown new figures.
+/// The shortest time between two lines for a person.
 const LINE_TIME: Duration = Duration::from_millis(200);
 const FORMAT_SHOWN_MAX: usize = 255;

@@ -286,7 +286,7 @@ impl Job<'_> {
         });
     }
 
-    /// Returns what has left by each of two feeds.
+    /// Returns what has left by each feed; nothing when there is only one.
     fn feeds(&self) -> Vec<FeedSentReport> {
         let (plan, joined) = (self.plan, self.joined);
         let Some(also) = &plan.also else {

@@ -82,7 +82,7 @@ impl Source {
         })
     }
 
-    /// Returns the bytes of each frame.
+    /// Returns the size of each frame, in bytes.
     pub(super) fn frame_bytes(&self) -> usize {
         match self {
             Self::Pattern { frame_bytes, .. } => *frame_bytes,
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Returns the frames each second.
+    /// Returns how many frames are sent each second.
     pub(super) const fn rate(&self) -> PerSecond {
         match self {
             Self::Pattern { rate, .. } | Self::Video { rate, .. } => *rate,

@@ -189,8 +189,8 @@ impl Checker {
         })
     }
 
-    /// Explains once what it means that no message is intact, when at least `least` messages came
-    /// corrupt.
+    /// When no message is intact and at least `least` came corrupt, says what may be wrong, but
+    /// only once.
     fn doubt(&mut self, least: u64) -> Option<String> {
         if self.received > 0 || self.is_doubted {
             return None;

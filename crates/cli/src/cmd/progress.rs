@@ -38,11 +38,11 @@ pub(super) struct SendProgress<'a> {
 /// What held each connection back in the last second, for transfers over TCP.
 #[derive(Default)]
 struct Lately {
-    /// When that second ended.
+    /// When the last second ended.
     at: Option<Instant>,
-    /// What had held each connection back from its beginning until then.
+    /// What held each connection back from its beginning until `at`.
     all: Vec<(SocketAddr, HeldBack)>,
-    /// What held each connection back in that second.
+    /// What held each connection back in the last second.
     last: Vec<(SocketAddr, HeldBack)>,
 }
 

@@ -139,8 +139,8 @@ pub(super) enum SendingEnd {
 }
 
 impl SendingEnd {
-    /// Ends the session. Breaks it off when it never began or was cut, so that no receiver takes it
-    /// for complete.
+    /// Ends the session. If the sending never began or was cut, it breaks the session off, so that
+    /// no receiver takes it for complete.
     pub(super) fn close(
         self,
         publisher: &mut Publisher,
@@ -305,7 +305,7 @@ impl<'a> Watch<'a> {
         self.station.show(fill);
     }
 
-    /// Prints which receiver limits the rate, when it is the first or another than before.
+    /// Prints which receiver limits the rate: the first time, and whenever another receiver does.
     fn note_limit(&mut self, publisher: &Publisher) {
         let Some(setter) = publisher.rate_setter() else {
             return;
@@ -394,7 +394,7 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Sends a message. When the window has no room, waits for it, or with `--block=no` drops the
+    /// Sends a message. If the session cannot take it yet, waits, or with `--block=no` drops the
     /// message. Gives up ([`SendingEnd::Cut`]) when a signal has come.
     fn send(&mut self, message: &[u8]) -> Result<SendingEnd, Failure> {
         while !self.interrupt.is_requested() {
@@ -449,7 +449,7 @@ impl Job<'_> {
     }
 }
 
-/// What a person is told who types the messages.
+/// A hint for a person who types the messages.
 const FROM_A_TERMINAL: &str = "each line is a message; Ctrl-D at the beginning of a line ends";
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

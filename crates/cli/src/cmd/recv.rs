@@ -127,8 +127,8 @@ impl Service<'_> {
             receiver.wait(Some(until));
         }
         self.incoming.look(receiver);
-        // The work of the programs of `--exec` is part of the command's work, so the command waits
-        // for them.
+        // What the programs of `--exec` do is part of the command's work, so it waits for them,
+        // until a signal comes.
         while !self.incoming.look_after_hook() && self.interrupt.sleep(TICK) {}
         Ok(())
     }

@@ -129,5 +129,5 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// How often the line changes.
+/// The shortest time between two looks at the relay.
 const SHOW_EVERY: Duration = Duration::from_millis(500);

@@ -119,8 +119,8 @@ pub(super) fn heads<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Row<'a> {
     Row::new(cells).style(HEAD)
 }
 
-/// Returns true when the key leaves every view: `q`, or Ctrl-C, which a terminal that was taken
-/// over gives as a key.
+/// Returns true when the key leaves every view: `q` or Ctrl-C. While a view has the terminal,
+/// Ctrl-C comes as a key, not as a signal.
 pub(super) fn is_leave(key: KeyEvent) -> bool {
     let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
     matches!(key.code, KeyCode::Char('q' | 'Q')) || (key.code == KeyCode::Char('c') && has_control)

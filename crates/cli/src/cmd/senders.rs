@@ -1,8 +1,9 @@
 //! The senders of a group: which are present, what was lost of each, and which remarks are due.
 //!
 //! Nothing here prints. There is at most one remark a second about each sender's losses, as a
-//! total, and one more when that sender ends. There are at most 32 remarks a second in all: nobody
-//! reads a flood of lines, and forged senders could cause one. The report counts everything.
+//! total, and one more when that sender ends. In all there are at most 32 remarks a second, and one
+//! that counts those left out: nobody reads a flood of lines, and forged senders could cause one.
+//! The report counts everything.
 
 use std::{
     collections::BTreeMap,

@@ -100,7 +100,7 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
 /// Why receiving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The plan is fulfilled.
+    /// Enough messages came or, with `--once`, all senders are gone.
     Fulfilled,
     /// No message came for `--timeout`, so the command gave up.
     Silence,
@@ -108,7 +108,7 @@ enum End {
     Interrupted,
 }
 
-/// Receives until the plan is fulfilled, no message has come for `--timeout`, or a signal comes.
+/// Receives until one of the reasons in [`End`] applies.
 fn receive(
     plan: &SubscribePlan,
     subscriber: &mut Subscriber,
@@ -193,7 +193,7 @@ impl Quiet {
     }
 }
 
-/// Writes messages in the form of the output, and passes them on.
+/// A sink that writes messages in the form of the output, and passes them on to the writing thread.
 struct Printer<'a> {
     plan: &'a SubscribePlan,
     writer: Writer,

@@ -271,5 +271,5 @@ fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// How long each size is measured when `--for` is not given.
+/// The length of each run of a sweep when `--for` is not given.
 const SWEEP_TIME: Duration = Duration::from_secs(2);

@@ -209,8 +209,8 @@ fn second_feed(also: Option<&Place>, session: &SessionPlan) -> Result<Option<Gro
     Ok(Some(also))
 }
 
-/// Checks that two feeds have different groups or ports. The caller knows that both use one
-/// interface, from their texts or from opening them.
+/// Checks that two feeds have different groups or ports. Callers ask only when both feeds use the
+/// same interface.
 pub(crate) fn check_groups(session: &SessionPlan, also: &Group) -> Result<(), Failure> {
     let is_same = session.place.group().is_some_and(|first| {
         let is_same_host = match (first.ip(), also.ip()) {

@@ -130,7 +130,7 @@ impl FrameSinkPlan {
 }
 
 impl FilmPlan {
-    /// Opens the file.
+    /// Makes the place that frames are written to. Opens the file when all frames go into one.
     pub(crate) fn open(&self) -> Result<FilmPlace, Failure> {
         let (path, is_raw) = match self {
             Self::Last { directory, frames } => {

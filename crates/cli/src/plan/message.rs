@@ -19,8 +19,8 @@ pub(crate) struct PublishPlan {
     /// The only message; without one, those of standard input.
     pub(crate) message: Option<String>,
     pub(crate) framing: Framing,
-    /// True when the input waits while the window is full. When false, messages are thrown away and
-    /// counted instead.
+    /// True when the input waits while the session can take no message. When false, messages are
+    /// thrown away and counted instead.
     pub(crate) is_blocking: bool,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,

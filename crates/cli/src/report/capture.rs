@@ -210,7 +210,7 @@ pub(crate) struct ReplayReport {
     /// What the link carries at the mean size; null when its driver names no speed, or nothing was
     /// sent.
     pub(crate) link: Option<LinkReport>,
-    /// Sent packets of which only a part had been captured, and only that part was sent.
+    /// Packets that were sent cut short, because only a part of them had been captured.
     pub(crate) cut: u64,
     /// Packets that the kernel did not take: they were too long for the interface, or it had no
     /// carrier or was switched off.

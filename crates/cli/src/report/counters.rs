@@ -60,7 +60,7 @@ impl Counters {
     }
 }
 
-/// The reason why packets of a session that is over are dropped.
+/// The drop reason of packets whose session is over.
 const ENDED: &str = "ended";
 
 /// Processor time.

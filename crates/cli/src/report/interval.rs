@@ -25,8 +25,8 @@ pub(crate) struct Interval {
     /// Bytes of what was counted, without headers; with headers for captured packets.
     bytes: u64,
     bits_per_s: f64,
-    /// What did not arrive: messages missing or damaged, packets lost, round trips without an
-    /// answer in time. Null where this end does not know.
+    /// What did not arrive: messages missing or damaged, frames lost or not sent, packets lost,
+    /// round trips without an answer in time. Null where this end does not know.
     lost: Option<u64>,
     /// Round-trip times, counted from when each message was due.
     round_trip: Option<Percentiles>,

@@ -52,7 +52,8 @@ fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
 }
 
 /// Escapes what a terminal would obey or hide. The document keeps its meaning, because such
-/// characters occur only in strings. The serializer escapes only characters below the blank.
+/// characters occur only in strings. The serializer itself escapes only control characters below
+/// U+0020, quotes and backslashes.
 fn plain(document: String) -> String {
     let is_fit = |c: char| c == '\n' || is_plain(c);
     if document.chars().all(is_fit) {

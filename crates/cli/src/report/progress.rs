@@ -37,8 +37,8 @@ impl Progress {
         self.is_shown
     }
 
-    /// Adds a bar towards a known number of bytes. All such bars have one length. The text to the
-    /// right of a bar is cut where the terminal ends.
+    /// Adds a bar towards a known number of bytes. Its length depends only on the terminal's width.
+    /// The text to the right of a bar is cut where the terminal ends.
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         let rest = columns().saturating_sub(BYTES_COLUMNS);
         let length = (rest / 3).clamp(BAR_MIN, BAR_MAX);
@@ -108,7 +108,8 @@ fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> St
     }
 }
 
-/// Words the time left: `12 s left`, `5 min left`; nothing while it is unknown.
+/// Words the time left: `12 s left`, `5 min left`; nothing below 1 s, and nothing from 100 h on,
+/// because such a time is only a guess.
 fn left(time: Duration) -> String {
     match time.as_secs() {
         0 => String::new(),

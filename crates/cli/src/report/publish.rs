@@ -18,7 +18,7 @@ pub(crate) struct PublishReport {
     /// left.
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// With `--block=no`: messages thrown away because the window was full.
+    /// With `--block=no`: messages thrown away because the session could not take them yet.
     pub(crate) discarded: u64,
     pub(crate) seconds: f64,
     /// Why the command did not finish its work.
@@ -65,7 +65,7 @@ impl Document for PublishReport {
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
-        // What a signal cut off may still have waited to be sent.
+        // After a signal, some of the messages that the session took may not have left.
         let did = if self.is_interrupted { "took" } else { "sent" };
         let mut told = vec![format!(
             "{}{did} {}, {}, in {}{}",

@@ -80,8 +80,8 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Writes three digits, or all before the point when these are more; below 1, two after the point.
-/// A whole number stays whole.
+/// Writes all digits before the point. After the point come two digits below 10, one below 100, and
+/// none from 100 on or in a whole number.
 fn digits(value: f64) -> String {
     if value >= 100.0 || value.fract() == 0.0 {
         format!("{value:.0}")

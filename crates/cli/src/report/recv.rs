@@ -125,7 +125,8 @@ impl RecvReport {
         self.unset.extend(rows);
     }
 
-    /// Writes lines for paths that were deleted, would be deleted, or could not be.
+    /// Writes lines for what could not be set, and for paths that were deleted, would be deleted,
+    /// or could not be deleted.
     fn surplus_lines(&self) -> String {
         let kept = self.kept.iter().map(|row| match &*row.path {
             "" => row.why.clone(),

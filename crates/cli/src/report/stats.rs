@@ -366,7 +366,7 @@ pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     flow("Packets over time", &lines, summary.step, &steps)
 }
 
-/// The most rows of each kind that are shown while packets are counted.
+/// The most protocols, and the most pairs, that are shown while packets are counted.
 const MOST_ROWS: usize = 5;
 const SPARK_COLUMNS: usize = 64;
 const BARS: [char; 9] = [

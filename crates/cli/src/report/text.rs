@@ -4,8 +4,9 @@ use std::{fmt::Display, path::Path};
 
 use super::{Counters, UsageReport, name::shown, quantity};
 
-/// Writes a line that begins with `start`, and as many more below its value as it takes to stay
-/// within 80 columns. What stands between backquotes, as a command to type, stays in one line.
+/// Writes `value` on a line that begins with `start`. Where it needs more than 80 columns, it goes
+/// on in further lines, indented. Text between backquotes, such as a command to type, stays on one
+/// line.
 pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
     let indent = " ".repeat(width(start).min(INDENT_MAX));
     let mut line = start.to_owned();
@@ -70,8 +71,8 @@ const COLUMNS: usize = 80;
 /// The deepest indent of a line that continues another one.
 const INDENT_MAX: usize = 20;
 
-/// Words the rate, `, 12.3 k/s, 45 Mbit/s`; empty for a single message, or a time too short to
-/// measure.
+/// Words the rate, `, 12.3 k/s, 45 Mbit/s`; empty for fewer than two messages, or for a time too
+/// short to measure.
 pub(super) fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages < 2 || !quantity::is_measurable(seconds) {
         return String::new();

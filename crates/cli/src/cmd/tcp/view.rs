@@ -24,7 +24,7 @@ use crate::{
 pub(super) struct View {
     rows: Vec<Connection>,
     interval: Duration,
-    /// The cookie of the connection under the cursor.
+    /// The connection under the cursor, by the number (cookie) that the kernel gives its socket.
     chosen: Option<u64>,
     /// While the fields of the chosen connection are shown: the number of the first field on the
     /// screen. `None` while the list is shown.

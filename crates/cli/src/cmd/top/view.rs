@@ -66,15 +66,15 @@ impl View {
         self.report.before = since.map(|seconds| (before, seconds));
         self.taken = Some(now);
         if self.session().is_none() {
-            // The session is over: the cursor goes to the first session, and the page of counters
-            // is closed.
+            // No session is chosen yet, or the chosen one is over: the cursor goes to the first
+            // session, and the page of counters is closed.
             self.page = Page::Sessions;
             let first = self.sessions().next();
             self.chosen = first.map(|(process, session)| (process.pid, session.id));
         }
     }
 
-    /// Moves the cursor, or the counters under it.
+    /// Moves the cursor, or scrolls the counters.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
             // Drawing lowers `first` when it is beyond the last counters.
