@@ -1,6 +1,6 @@
-//! The generated reference (parameters, counters, exit codes). The command `towline` writes it from
-//! the declarations in the code to `docs/src/reference`, and a test compares the two. It makes
-//! manual pages and completions when it is installed.
+//! The generated reference (parameters, counters, exit codes, JSON). The command `towline docs`
+//! writes it from the declarations in the code to `docs/src/reference`, and a test compares it with
+//! them. Manual pages and completions are made only when Towline is installed.
 
 use crate::command::{StepOutcome, cargo_step};
 

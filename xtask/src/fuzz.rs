@@ -62,7 +62,7 @@ pub(crate) fn check() -> StepOutcome {
         return StepOutcome::Skipped("libfuzzer-sys cannot be fetched here".into());
     }
     let mut check = vec!["check", "--locked", "--bins", "--manifest-path", manifest];
-    // Linking alone needs libFuzzer, and a C++ compiler for it; a check links nothing.
+    // Only linking needs libFuzzer, and a C++ compiler for it; a check links nothing.
     check.push("--no-default-features");
     cargo_step(&check, &[])
 }

@@ -1,6 +1,6 @@
 //! The ledger of RFC 3208: what the code does about each sentence with MUST, SHOULD or MAY, and
-//! which test shows that. `cargo xtask ledger`; the test at the end of this file makes `cargo test`
-//! fail, too.
+//! which test shows that. `cargo xtask ledger` checks the ledger, and so does `cargo test`, by the
+//! test at the end of this file.
 //!
 //! In: the RFC's text and the entries in `specs/rfc3208`, and the tests that the entries name. Out:
 //! findings, and the page `docs/src/reference/rfc3208.md`. It does not judge whether a test shows
@@ -165,8 +165,8 @@ fn missing_tests(root: &Path, ledger: &Ledger) -> Vec<String> {
     found
 }
 
-/// Returns true when `text` defines the test function `name`: a line `fn name`, above it its
-/// attributes and comments, among them `#[test]`.
+/// Returns true when `text` defines the test function `name`: `#[test]` is among the attributes and
+/// comments above a line `fn name`.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_named = |line: &str| {
@@ -183,7 +183,7 @@ fn has_test(text: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the number of the section of the first order that a sentence belongs to.
+/// Returns the number of the top-level section that a sentence belongs to.
 fn top_of(id: &str) -> &str {
     id.split(['.', '-']).next().unwrap_or_default()
 }

@@ -6,8 +6,8 @@
 //! `target/test.log`. A build that fails, or a test program that dies, counts as one failure.
 //!
 //! Many tests need real time, and share this machine's processors with others. So when at most five
-//! tests fail, they run once more, alone. The last line but one names those that pass then: each
-//! has a defect, or shows one of the program, which somebody has to look into.
+//! tests fail, they run once more, alone. Lines before the summary name the tests that pass then.
+//! Such a test has a defect, or shows a defect of the program: somebody has to look into it.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,8 @@ pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     is_success && tally.failed == 0
 }
 
-/// Tests the workspace, then the separate builds of it; with `args`, runs only what they say.
+/// Tests the workspace, then the separate build with planted bugs; with `args`, runs only what they
+/// say.
 fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     std::fs::create_dir_all(root().join("target"))?;
     let mut log = File::create(root().join("target/test.log"))?;
@@ -144,7 +145,7 @@ const PLANTED: &[&str] = &[
 /// The most failed tests that chance may explain.
 const UNSTEADY_MAX: usize = 5;
 
-/// The counts of one `cargo test` output, and the state of reading it.
+/// The counts of checks and tests, and the state of reading what `cargo test` prints.
 #[derive(Debug, Default)]
 struct Tally {
     passed: u64,

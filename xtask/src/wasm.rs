@@ -1,9 +1,10 @@
 //! Links the pure crates into WebAssembly modules, and reads what the modules ask of their host.
 //!
-//! A program for `wasm32-unknown-unknown` has no system to call: what its code does not define, it
-//! must import. So a module that keeps all functions of a crate, with what they use of others, and
-//! imports nothing, makes no system call. It does not show what the standard library does instead
-//! of one (`Instant::now` panics there); `xtask/clippy-pure.toml` forbids those calls.
+//! A program for `wasm32-unknown-unknown` has no system to call: it must import every function that
+//! its code does not define. So if a module keeps all functions of a crate, with all that they use,
+//! and imports nothing, it makes no system call. This does not show what the standard library does
+//! instead of a system call (`Instant::now` panics there); `xtask/clippy-pure.toml` forbids such
+//! functions.
 //!
 //! ```text
 //! module:  "\0asm"  version, 4 bytes  section ...

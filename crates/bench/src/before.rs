@@ -16,8 +16,8 @@ use crate::{
     turns::{Figures, Run, Turns},
 };
 
-/// Compares with the program at `before`, in `pairs` pairs of runs. Of the measurements "messages",
-/// "rtt", "capture", "tcp" and "files", those that are `wanted` are made.
+/// Compares with the program at `before`, in `pairs` pairs of runs. Makes the `wanted` ones of the
+/// measurements "messages", "rtt", "capture", "tcp" and "files".
 pub(crate) fn run(
     pairs: usize,
     before: &Path,

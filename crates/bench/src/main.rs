@@ -4,8 +4,8 @@
 //! The hosts are on virtual cables. In every pair Towline and the peers run one after the other, so
 //! that a slow moment of a shared machine meets all. The table gives medians over the pairs, and
 //! beside each the processor time of the whole machine (`/proc/stat`). A run counts only when its
-//! receivers got everything. When the hypervisor took more than 1 % of the time, the run is
-//! repeated as soon as the machine is calm.
+//! receivers got everything, except that bare UDP may lose datagrams. When the hypervisor took more
+//! than 1 % of the time, the run is repeated, after a wait of at most some 20 s for a calm machine.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -389,5 +389,6 @@ const PAIRS: usize = 7;
 const FAILURES_MAX: usize = 1;
 /// How many runs of a peer may be incomplete before one that counts.
 const INCOMPLETE_MAX: usize = 4;
-/// A shorter soak has too few samples to tell growth from the beginning.
+/// The shortest soak. A shorter one has too few samples to tell growth from what happens at the
+/// start.
 const SOAK_SECONDS_LEAST: usize = 8;

@@ -2,8 +2,8 @@
 //!
 //! One receiver without loss has one virtual cable to the sender, which keeps GSO runs whole. With
 //! loss or several receivers there is a switch, which cuts runs into single packets as a wire
-//! would. "Lossless" at the switch is a loss rule that drops nothing, as such a rule costs the same
-//! as one that drops.
+//! would. Without loss, the switch still has a loss rule, one that drops nothing: it costs as much
+//! as a rule that drops.
 
 use lab::{Lab, LabSpec};
 

@@ -63,8 +63,8 @@ fn load(root: &Path) -> Result<Vec<(String, Value)>, String> {
     Ok(results)
 }
 
-/// Refuses a result that does not say how it was made. Old results have none of the keys of
-/// [`ORIGIN`], and pass until `make bench-page` replaces them.
+/// Refuses a result that does not say how it was made. Old results, which have none of the keys of
+/// [`ORIGIN`], pass until `make bench-page` replaces them.
 fn whole(result: Value) -> Result<Value, String> {
     let lacking: Vec<&str> = ORIGIN
         .into_iter()

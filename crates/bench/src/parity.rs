@@ -10,7 +10,7 @@ use crate::{
     sample::Series,
 };
 
-/// Runs every case, the ways in turn, and returns the table.
+/// Runs every case in all ways by turns, and returns the table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let spec = LabSpec::new(1 + RECEIVERS_MAX).segments_at_switch();
     let lab = Lab::new(&spec).map_err(|e| e.to_string())?;

@@ -137,8 +137,9 @@ fn shown(values: Vec<f64>) -> String {
 /// The cable's rate in Mbit/s, and whether a TCP flow uses the cable too.
 const CASES: [(u32, bool); 4] = [(50, false), (200, false), (1000, false), (200, true)];
 const QUEUE_MS: u32 = 16;
-/// How long the search for the rate may take, and how long the rate is watched after it.
+/// How long the search for the rate may take.
 const START: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 4 });
+/// How long the rate is watched after the search.
 const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 6 });
 const SEND_SECONDS: u32 = if cfg!(test) { 4 } else { 12 };
 const SERVER_START: Duration = Duration::from_millis(300);

@@ -78,8 +78,8 @@ impl Turns {
     }
 }
 
-/// Makes one run on an undisturbed machine: a run of which the hypervisor took more than 1 % is
-/// repeated as soon as the machine is calm.
+/// Makes one run on an undisturbed machine: if the hypervisor took more than 1 % of the time, the
+/// run is repeated after [`await_calm`].
 pub(crate) fn undisturbed<T>(
     what: &str,
     name: &str,

@@ -33,7 +33,8 @@ pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(failed)
 }
 
-/// Returns the `len` elements at a pointer of the program; `None` for null.
+/// Returns the `len` elements at a pointer of the program; `None` for null, and when the elements
+/// would be longer than an object can be.
 ///
 /// # Safety
 /// `data` is null, or is aligned and `len` elements can be read there while the result is in use.
@@ -46,7 +47,8 @@ pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     Some(unsafe { std::slice::from_raw_parts(data, len) })
 }
 
-/// Returns the bytes at a pointer of the program; `None` for null.
+/// Returns the bytes at a pointer of the program; `None` for null, and when `len` is more than an
+/// object can have.
 ///
 /// # Safety
 /// `data` is null, or `len` bytes can be read there while the result is in use.
@@ -55,7 +57,8 @@ pub unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u8]> {
     unsafe { slice(data.cast(), len) }
 }
 
-/// Returns the room of `len` elements at a pointer of the program; `None` for null.
+/// Returns the room of `len` elements at a pointer of the program; `None` for null, and when the
+/// room would be longer than an object can be.
 ///
 /// # Safety
 /// `data` is null, or is aligned and `len` elements can be written there while the result is in

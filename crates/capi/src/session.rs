@@ -24,8 +24,8 @@ impl Session {
         self.builder.clone()
     }
 
-    /// Sets the setting of this name: an option or a parameter of the library, or one of two
-    /// (`from`, `reports`) that the command has in another form.
+    /// Sets one setting by its name: an option or a parameter of the library, or `from` or
+    /// `reports`, which the command `towline` has in another form.
     fn set(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let wrong = |text: String| Failure::new(Outcome::Invalid, text);
         match name {

@@ -1,4 +1,4 @@
-//! The ledger's entries: `specs/rfc3208/NN.toml`, one file for each section of the first order.
+//! The ledger's entries: `specs/rfc3208/NN.toml`, one file for each top-level section.
 
 use std::{fs, path::Path};
 
@@ -18,9 +18,9 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// These tests hold the code to it: `path/of/file.rs: name`.
+    /// The code does what the sentence says, and these tests show it: `path/of/file.rs: name`.
     Done(Vec<String>),
-    /// Towline does otherwise, for this reason.
+    /// Towline does otherwise, or the sentence asks for nothing, for this reason.
     Exception(String),
     Todo,
 }

@@ -1,8 +1,9 @@
 //! The sentences of an RFC that contain a key word of RFC 2119 in capitals.
 //!
 //! In: the text as the RFC editor publishes it, with page breaks. Out: its sections, and their
-//! sentences in the order of the text. A paragraph goes on over a page break when its last sentence
-//! does; a word that is divided at the end of a line is joined again.
+//! sentences in the order of the text. A paragraph goes on after a page break unless it ends there
+//! with a full stop, a colon or a semicolon. A word that is divided at the end of a line is joined
+//! again.
 
 use std::fmt;
 
@@ -117,14 +118,15 @@ fn is_page_head(line: &str) -> bool {
     line.starts_with("RFC ") && line.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// Returns number and title of a section's heading. Lines of the table of contents end with a page
-/// number after dots.
+/// Returns number and title when the line is the heading of a section. Lines of the table of
+/// contents are told apart by the dots before their page numbers.
 fn heading(line: &str) -> Option<(&str, &str)> {
     let (number, title) = line.trim_start().split_once(' ')?;
     let parts = number.trim_end_matches('.');
     let is_number = parts.starts_with(|c: char| c.is_ascii_digit())
         && parts.chars().all(|c| c.is_ascii_digit() || c == '.');
-    // One heading of RFC 3208 is indented; lists number their items with one number.
+    // One heading of RFC 3208 is indented. Its number has several parts; that of an item in a list
+    // has only one.
     let is_placed = !line.starts_with(' ') || parts.contains('.');
     let title = title.trim_start();
     let is_title = title.starts_with(|c: char| c.is_ascii_uppercase()) && !title.contains("...");

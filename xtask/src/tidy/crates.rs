@@ -46,8 +46,8 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks that a crate that is published has the licences, as its package holds no file from beyond
-/// its own directory.
+/// Checks that the crate, if it is published, has the licence files: its package holds no file from
+/// outside its directory.
 fn licences(root: &Path, name: &str, manifest: &toml::Table, findings: &mut Vec<Finding>) {
     let package = manifest.get("package");
     let publish = package.and_then(|package| package.get("publish"));

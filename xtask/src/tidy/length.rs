@@ -1,4 +1,4 @@
-//! Rules about the length of files; production files must be shorter than files of tests.
+//! Rules about the length of files: production files have a lower limit than files of tests.
 //!
 //! A file is a test when it lies in a directory `tests`, is named `tests.rs`, or belongs to a
 //! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do

@@ -1,5 +1,5 @@
-//! The rule about pages of promises: each line of their tables with a column of tests names those
-//! that back it, and every test that is named is there.
+//! The rule about pages of promises. In a table whose last column is for tests, each line names at
+//! least one test that backs it, and every named test exists.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn check_page(page: &Source, tests: &BTreeSet<&str>, findings: &mut Vec<Finding>
     }
 }
 
-/// Returns the names of all functions in a source.
+/// Returns the names of the functions in a source that take nothing, as tests do.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim_start);
     let heads = lines.filter_map(|line| line.strip_prefix("fn "));

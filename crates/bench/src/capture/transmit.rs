@@ -13,7 +13,7 @@ use lab::Lab;
 use super::{Scratch, keep, listener::Listener, tool::is_installed};
 use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 
-/// Makes a sender's command.
+/// A function that makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
 
 /// Measures how many packets a second reach the other end when no schedule limits the sender.
@@ -158,8 +158,8 @@ fn sending_rate(lab: &Lab, command: &mut Command) -> Result<f64, String> {
     Ok((last - first) as f64 / seconds)
 }
 
-/// Returns the 99th percentile of the error of the gaps between packets, in microseconds, by the
-/// time stamps of the receiver's kernel. NaN when the program is not installed.
+/// Returns by how many microseconds gaps between packets are too long or too short, as the 99th
+/// percentile. The receiver's kernel stamps the packets. NaN when the program is not installed.
 fn gap_error(
     lab: &Lab,
     scratch: &Scratch,

@@ -56,7 +56,8 @@ impl Datagrams {
     }
 }
 
-/// A peer that sends as many datagrams as Towline's messages take packets, of the same length.
+/// A peer that sends bare datagrams in place of Towline's packets: about as many for each message,
+/// and about as long.
 #[derive(Debug)]
 pub(crate) struct RawUdp {
     datagrams: Datagrams,

@@ -145,7 +145,7 @@ fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
     })
 }
 
-/// Returns the loads of one message at a time over PGM, each with its name and its measurement.
+/// Returns two measurements of one message at a time over PGM, each with the name of its load.
 pub(crate) fn over_pgm_alone(lab: &Lab) -> [(String, Run<'_>); 2] {
     let [one_cpu, _] = one_at_a_time("block");
     let [_, spinning] = one_at_a_time("spin");

@@ -58,7 +58,7 @@ pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Va
     ours_into(lab, over, load, seconds, &Removed::new())
 }
 
-/// Like [`ours`], and keeps every message in `result`.
+/// Measures as [`ours`] does, and keeps every message in `result`.
 pub(super) fn ours_into(
     lab: &Lab,
     over: Over,

@@ -48,7 +48,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 3] = ["udp-flood", "udp-rate", "udp-limit"];
 
-/// Runs a program against its server, with datagrams of one size.
+/// A function that runs a program against its server, with datagrams of one size.
 type Measure = fn(&Lab, usize, Offered) -> Result<[f64; 2], String>;
 
 /// Makes one run of Towline alone, at the rate of the tables.
