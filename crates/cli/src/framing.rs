@@ -159,8 +159,8 @@ fn too_long(limit: Limit) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Words the error of an input that ends too early; `within` says in the middle of what. Returns
-/// any other error as it is.
+/// Words the error of an input that ends in the middle of `within`. Returns any other error as it
+/// is.
 fn cut_short(error: io::Error, within: &str) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         let text = format!("it ends within {within}; check {WRITER}");

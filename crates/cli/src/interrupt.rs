@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM. The first asks a command to end its session properly and to report what was
 //! done so far. A second one, at least [`REPEAT`] later, ends the process at once.
 //!
-//! Signals within that time after the first are the same request: `timeout` signals its child and
+//! Signals within [`REPEAT`] after the first are the same request: `timeout` signals its child and
 //! then the child's group, and that must not cost the report.
 //!
 //! A signal sets a flag, and the kernel then ends a wait for packets that is under way. Every

@@ -69,7 +69,7 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .args(options.map(option_arg))
             .arg(config)
             .args(PARAMETERS.iter().map(|parameter| {
-                // Each end takes every parameter, and its help shows only its own.
+                // Each end takes every parameter, but its help shows only those of this end.
                 parameter_arg(parameter).hide(!is_for(parameter.role, E::ROLE))
             }))
     }

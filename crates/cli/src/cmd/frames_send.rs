@@ -167,7 +167,8 @@ impl Job<'_> {
     }
 
     /// Sends each frame at its time, until the plan, the end of the source, or a signal ends the
-    /// sending. Then waits until all packets have left, at most until the session must end.
+    /// sending. Then waits until all packets have left, but not beyond [`Job::close_by`], and not
+    /// beyond the farewell after a signal.
     fn send(&mut self, started: Instant) -> Result<(), Failure> {
         let interval = self.source.rate().interval();
         let group = self.plan.session.place.to_string();

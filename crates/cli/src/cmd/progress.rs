@@ -188,7 +188,7 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Returns what was told of the last receiver that was refused.
+    /// Returns the newest refusal that was told.
     pub(super) fn last_refusal(&self) -> Option<String> {
         self.refusals.last()
     }

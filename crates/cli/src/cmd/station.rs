@@ -153,7 +153,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Marks the time when the number received has changed: exact to one turn.
+    /// Marks that something has come if `received` has changed. The time is exact to one turn.
     pub(super) fn take(&mut self, received: u64) {
         if received != self.seen {
             self.seen = received;

@@ -73,7 +73,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     Ok(Verdict::Done)
 }
 
-/// Why a file's packets stay as they are.
+/// The note when `--segment` is given and all sources are files.
 const NOTHING_TO_CUT: &str = "--segment changes nothing here: a file does not say which of its \
                               frames are several packets in one piece; capture with --segment";
 

@@ -91,7 +91,7 @@ pub(crate) struct LostReport {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SequenceReport {
     pub(crate) frames: u64,
-    /// Numbers that did not arrive, below the highest that did.
+    /// Missing numbers below the highest number that arrived.
     pub(crate) missing: u64,
     pub(crate) duplicates: u64,
     pub(crate) late: u64,

@@ -67,7 +67,7 @@ pub(crate) struct FramesRecvReport {
 pub(crate) struct FeedReport {
     group: String,
     interface: String,
-    /// Frames that this feed had whole first.
+    /// Frames that this feed had whole before the other feed, or alone.
     first: u64,
     /// Frames that this feed alone had in time.
     only: u64,

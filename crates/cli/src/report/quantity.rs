@@ -1,5 +1,5 @@
-//! Numbers as people read them: three digits, decimal prefixes, bytes for sizes and bits for rates,
-//! as usual for networks.
+//! Numbers as people read them: about three digits, decimal prefixes, bytes for sizes and bits for
+//! rates, as usual for networks.
 
 use std::time::Duration;
 

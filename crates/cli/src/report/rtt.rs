@@ -394,7 +394,7 @@ impl Document for RttReport {
     }
 }
 
-/// Writes a line with its name, and as many more below as the value takes.
+/// Writes a value behind its name, on as many lines as it takes.
 fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }

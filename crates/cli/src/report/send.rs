@@ -147,7 +147,7 @@ pub(crate) struct SendReport {
     pub(crate) missing: u32,
     /// With expected names: the names of those that never came.
     pub(crate) missing_names: Vec<String>,
-    /// With `--to`: the hosts of which no receiver joined.
+    /// With `--to`: the hosts at which no receiver joined.
     pub(crate) unreached: Vec<UnreachedRow>,
     /// The name of the expected receiver that finished last, or is furthest behind. Null with fewer
     /// than two expected receivers that have not failed.
