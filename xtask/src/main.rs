@@ -1,4 +1,4 @@
-//! Checks and chores of this repository; continuous integration and the Makefile call nothing else.
+//! Checks and chores of this repository, which continuous integration and the Makefile run.
 //!
 //! This program holds no product code. In: a command name. Out: what the tools print, a closing
 //! line, and exit code 0 only when everything that could run passed. It prints which steps could

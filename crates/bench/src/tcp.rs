@@ -209,7 +209,7 @@ const OURS: Way = Way {
     client: SEND,
     leaves: Leaves::Files,
 };
-/// The same again, which shows the noise.
+/// Towline once more, which shows the noise.
 const OURS_AGAIN: Way = Way {
     name: "towline send --to (again)",
     ..OURS

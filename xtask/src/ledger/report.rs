@@ -116,7 +116,7 @@ fn quoted(entry: &Entry) -> String {
         quote,
         ..
     } = entry;
-    // A bracket would begin a link, a star a word in italics.
+    // A bracket would begin a link, and a star would begin italics.
     let quote = quote.replace('[', "\\[").replace('*', "\\*");
     format!("**{id}** ({level}, {role}) \"{quote}\"")
 }

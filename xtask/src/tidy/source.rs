@@ -18,7 +18,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns true for a file in a programming language.
+    /// Returns true for a file in Rust, shell or Python.
     pub(super) fn is_code(&self) -> bool {
         let extensions = ["rs", "sh", "py"];
         extensions.iter().any(|end| has_extension(&self.path, end))

@@ -87,7 +87,7 @@ impl CaptureArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
     /// Memory for packets that wait to be read, for each interface; 'max' is a quarter of the free
-    /// memory, at most 2GiB
+    /// memory, 32MiB at least, 2GiB at most
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
