@@ -17,8 +17,9 @@
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
-    // Adds up the whole words (which loses carries) and their high halves; the sum of the low
-    // halves follows from both. The compiler turns this loop into vector instructions by itself.
+    // `whole` sums the 64-bit words modulo 2^64, and `high` sums their upper halves. The sum of the
+    // lower halves follows from both. The compiler makes vector instructions of this loop by
+    // itself.
     let (words, rest) = bytes.as_chunks::<8>();
     let (mut whole, mut high) = (0_u64, 0_u64);
     for word in words {
@@ -52,7 +53,7 @@ pub const fn of_words(words: u32) -> u64 {
     fold_u32(words).to_be() as u64
 }
 
-/// Joins the partials of two adjacent parts, the first of `first_len` bytes.
+/// Joins the partials of two adjacent parts. The first part has `first_len` bytes.
 ///
 /// Needed only where `first_len` may be odd; otherwise the two partials simply add up.
 #[inline]
@@ -137,8 +138,9 @@ const fn never_zero(check: u16) -> u16 {
     if check == 0 { 0xFFFF } else { check }
 }
 
-/// Number of bytes that are copied before they are summed: few enough to stay in the first-level
-/// cache, and for the C library to copy without string instructions, which are slow to start.
+/// Number of bytes in a block of [`copy_and_sum`]. A block stays in the first-level cache. It is
+/// also short enough for the C library to copy it without string instructions, which are slow to
+/// start.
 const BLOCK: usize = 2048;
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Makes a reader of `bytes`, which begin `base` bytes into the packet and end because of
-    /// `limited_by`.
+    /// Makes a reader of `bytes`, which begin `base` bytes into the packet. `limited_by` names what
+    /// set the end of `bytes`.
     #[inline]
     pub(crate) const fn new(
         bytes: &'a [u8],

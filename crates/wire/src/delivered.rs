@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   each way:  magic, then frames
-//!   DATA     1  length u32   that many bytes of the application
-//!   CONFIRM  2  total u64    the application at this end has taken so many bytes of the other's
+//!   DATA     1  length u32   so many bytes of the application follow
+//!   CONFIRM  2  total u64    the application here has taken so many bytes from the other end
 //!   END      3  total u64, BLAKE3 of all bytes     nothing follows from this application
 //!   DONE     4  total u64, BLAKE3 of all bytes     the answer to END: the application has it all
 //! ```

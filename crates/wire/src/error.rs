@@ -16,12 +16,15 @@ pub struct ParseError {
     /// header of a packet, the header of a control message's frame, the magic of a manifest, or a
     /// block of a pcapng file.
     pub offset: usize,
-    /// Bytes needed from `offset` on, 0 when the fault lies in a value; for a wrong length, the
-    /// value that the length must have or may have at most.
+    /// For [`Fault::Truncated`], the bytes needed from `offset` on. For a wrong length or count,
+    /// the value that it must have, or may have at most. For [`Fault::Surplus`], the bytes
+    /// accounted for from `offset` on.
     pub needed: usize,
-    /// Bytes present from `offset` on; for a wrong length, the value found.
+    /// Bytes present from `offset` on. For [`Fault::Length`] and [`Fault::TooLong`], the value
+    /// found.
     pub available: usize,
-    /// What set the limit: the packet's end, or a length field of an outer layer.
+    /// What set the limit: the packet's end, or a length field of an outer layer. For
+    /// [`Fault::Length`] and [`Fault::TooLong`], the field that is wrong.
     pub limited_by: &'static str,
     /// What is wrong.
     pub what: Fault,

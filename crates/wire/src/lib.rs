@@ -2,9 +2,9 @@
 //! frames of a delivered stream, link-layer frames and capture files.
 //!
 //! This crate has no clock or socket, and only its decoders keep state. Reading a PGM packet
-//! allocates nothing. No bytes from outside make it panic: reading gives a value or a
-//! [`ParseError`]. In: a datagram. Out: borrowed views and small `Copy` values. Writing goes the
-//! other way round.
+//! allocates nothing. No bytes from outside make this crate panic: most readers give a
+//! [`ParseError`] instead. In: a datagram. Out: borrowed views and small `Copy` values. Writing
+//! goes the other way round.
 //!
 //! ```text
 //! datagram --pgm::Packet::parse--> header, body, options, TSDU --pgm::emit--> the same datagram

@@ -1,4 +1,4 @@
-//! Classic pcap files: a header of 24 bytes, then records of 16 bytes and the packet.
+//! Classic pcap files: a header of 24 bytes, then records, each a header of 16 bytes and a packet.
 //!
 //! ```text
 //! | magic | major minor | zone | sigfigs | snaplen | linktype |
@@ -95,7 +95,7 @@ impl Header {
         }
     }
 
-    /// Reads the record that `bytes` begin with, and its length; or says why there is no record.
+    /// Returns the record that `bytes` begin with, and its length; or says why there is no record.
     #[inline]
     fn record<'a>(&self, bytes: &'a [u8]) -> Result<(usize, Record<'a>), Step<'a>> {
         let header_len = usize::from(self.record_header_len);

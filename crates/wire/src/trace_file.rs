@@ -55,11 +55,12 @@ pub enum Step<'a> {
 /// The damage of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The file does not begin as any known format does.
+    /// The file does not begin as any known format does, or a section's byte-order magic is
+    /// unknown.
     Magic(u32),
     /// A record claims more bytes than [`RECORD_LEN_MAX`].
     RecordLength(u32),
-    /// A block's length is too short for its type, not a multiple of 4, or longer than allowed.
+    /// A block's length is shorter than any block, not a multiple of 4, or longer than allowed.
     BlockLength(u32),
     /// A block's length at its end differs from the length at its beginning.
     BlockEnd {
@@ -70,7 +71,7 @@ pub enum Damage {
     },
     /// A block ends before its contents do; offsets count from the block's first byte.
     BlockContents(ParseError),
-    /// A packet of an interface that the file has not described.
+    /// A packet or statistics of an interface that the section has not described.
     Interface(u32),
     /// The file has more interfaces than a reader keeps.
     TooManyInterfaces,

@@ -433,8 +433,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    /// Reads the extended attributes that are sent. One that vanishes meanwhile, or may not be
-    /// read, is left out.
+    /// Reads the extended attributes that are sent. An attribute that vanishes meanwhile, or may
+    /// not be read, is left out.
     fn attributes(&self, open: &impl AsFd) -> io::Result<Vec<Attribute>> {
         let mut names = attribute_names(open)?;
         names.retain(|name| is_sent(name, self.user == SUPERUSER));

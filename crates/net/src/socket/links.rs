@@ -72,7 +72,7 @@ impl LinkIo {
         self.links.held_back()
     }
 
-    /// Makes receive buffers, of which none is ever filled.
+    /// Makes a batch without receive buffers, because no packets come.
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
         RecvBatch::new(0, 1)

@@ -31,7 +31,7 @@ pub struct TcpShares {
     pub application: Duration,
     /// The peer's receive window was full.
     pub receiver: Duration,
-    /// The own send buffer was too small for what was under way.
+    /// This end's send buffer was too small for what was under way.
     pub send_buffer: Duration,
     /// The rest: loss, queues, pacing, the congestion window.
     pub network: Duration,

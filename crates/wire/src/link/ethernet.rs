@@ -12,8 +12,8 @@
 //! |                 |                 |               | drop 1, number 12 |      |
 //! +-----------------+-----------------+---------------+-------------------+------+-------- ...
 //! ```
-//! A second tag stands where the type of the contents would. The preamble in front and the check
-//! sequence behind are not part of what a capture holds.
+//! A second tag begins at offset 16, in front of the type of the contents. A capture holds neither
+//! the preamble in front of the frame nor the check sequence behind it.
 //!
 //! **Spec**: IEEE 802.3 clause 3, IEEE 802.1Q clause 9.
 
@@ -28,8 +28,8 @@ pub struct Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]>> Ethernet<T> {
-    /// Views the header at the beginning of `bytes`; `None` when they end within addresses and
-    /// type, or within the first tag.
+    /// Views the header at the beginning of `bytes`; `None` when they end before the header does,
+    /// which has 14 bytes, or 18 with a tag.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         let frame = bytes.as_ref();
@@ -67,8 +67,8 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
         })
     }
 
-    /// Returns the type of what follows header and first tag: 0x0800 IPv4, 0x86DD IPv6, or that of
-    /// a second tag.
+    /// Returns the type of what follows the header and the first tag: 0x0800 IPv4, 0x86DD IPv6, or
+    /// the type of a second tag.
     #[inline]
     pub fn ether_type(&self) -> u16 {
         u16_at(self.bytes.as_ref(), self.header_len() - 2)
@@ -96,7 +96,8 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
-    /// Sets the type of what follows header and first tag. The new type must not be that of a tag.
+    /// Sets the type of what follows the header and the first tag. The new type must not be the
+    /// type of a tag.
     pub fn set_ether_type(&mut self, ether_type: u16) {
         let at = self.header_len() - 2;
         put_u16(self.bytes.as_mut(), at, ether_type);
@@ -182,7 +183,7 @@ pub(super) const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, 0x8100 | 0x88A8 | 0x9100)
 }
 
-/// Length of a header without tag, and with one, in bytes.
+/// Length of a header without a tag, in bytes.
 pub(super) const LEN: usize = 14;
 const TAGGED_LEN: usize = 18;
 /// The type of IPv4 in an Ethernet header.

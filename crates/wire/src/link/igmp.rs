@@ -132,7 +132,7 @@ impl IgmpMessage {
 }
 
 /// Returns the group of each record of a report of IGMPv3 or MLDv2. The list ends at the first
-/// record that is cut short; that record's group still counts when it is whole.
+/// record that is cut short; the group of this record still counts when the group itself is whole.
 pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8; N]> {
     let mut rest = &report[RECORDS..];
     let count = usize::from(u16_at(report, RECORD_COUNT));

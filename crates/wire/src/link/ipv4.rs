@@ -117,8 +117,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         }
     }
 
-    /// Returns the partial sum of the pseudo header for `len` bytes of `protocol`, whose header
-    /// counts in `len`.
+    /// Returns the partial sum of the pseudo header. `protocol` names the transport header, and
+    /// `len` is the length of that header and its data, in bytes.
     #[inline]
     pub fn pseudo_sum(&self, protocol: u8, len: usize) -> u64 {
         pseudo_sum(&self.addresses(), protocol, len)

@@ -18,14 +18,14 @@ pub struct Layers {
     pub ether_type: u16,
     /// Where the network header begins.
     pub network: usize,
-    /// The IP header; `None` when the frame ends within its fixed part, when the header is
+    /// The IP header; `None` when the frame ends within the header's fixed part, when the header is
     /// malformed, or when the search did not reach it.
     pub ip: Option<Ip>,
-    /// Why the search for headers ended there.
+    /// Why the search for headers ended.
     pub stop: Stop,
 }
 
-/// The reason why no header was looked for behind the last one found.
+/// The reason why the search for headers ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
     /// The search reached the place of the transport header: all headers in front of it are whole.
@@ -51,9 +51,9 @@ pub struct Ip {
     /// extension header of IPv6, the number of that header.
     pub protocol: u8,
     /// Where the transport header begins; in a fragment other than the first, where it would begin.
-    /// When the search stopped earlier, this is a place in the header where it stopped. For IPv6 it
-    /// is the header's beginning. For IPv4 it is the header's end by its own length, which may lie
-    /// beyond the frame.
+    /// When the search stopped earlier, this is another place. For IPv6, it is the beginning of the
+    /// extension header at which the search stopped. For IPv4, it is the end of the IP header by
+    /// its own length, which may lie beyond the frame.
     pub transport: usize,
     /// True for a part of a fragmented packet.
     pub is_fragment: bool,
@@ -71,9 +71,9 @@ impl Layers {
         Self::behind(frame, half(frame, 12), ethernet::LEN)
     }
 
-    /// Finds the headers of a packet of any link type (`LINKTYPE_*`): Ethernet, IP without anything
-    /// in front (RAW, IPV4, IPV6), the loopback of other systems (NULL, LOOP), and Linux's "any"
-    /// (SLL, SLL2). `None` for other link types.
+    /// Finds the headers of a packet of one of these link types (`LINKTYPE_*`): Ethernet, IP
+    /// without anything in front (RAW, IPV4, IPV6), the loopback of other systems (NULL, LOOP), and
+    /// Linux's "any" (SLL, SLL2). `None` for other link types.
     ///
     /// **Cost**: the same as [`Layers::parse`].
     #[must_use]
@@ -249,7 +249,7 @@ const DESTINATION: u8 = 60;
 /// Values of `LINKTYPE_*`.
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
-/// The numbers that other BSDs and OpenBSD write for RAW.
+/// The number that BSDs other than OpenBSD write for RAW.
 const RAW_BSD: u16 = 12;
 const RAW_OPENBSD: u16 = 14;
 const RAW: u16 = 101;

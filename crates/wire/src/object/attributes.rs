@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! section:  kind u8 = 2 | length u32 | body
-//! body:     sets u32 | sets | for each entry: its set u32, 0 for no attributes
-//! set:      attributes u16, at least 1 | attributes
+//! body:     count of sets u32 | sets | for each entry: its set u32, 0 for no attributes
+//! set:      count of attributes u16, at least 1 | attributes
 //! attribute:  name length u8 | name | value length u32 | value
 //! ```
 //!
@@ -114,7 +114,7 @@ impl<'a> AttributesRef<'a> {
         self.sets
     }
 
-    /// Returns the set of an entry, counted from 1; 0 for no attributes.
+    /// Returns the number of an entry's set, counted from 1; 0 for no attributes.
     ///
     /// **Panics** (bug): when the manifest has no such entry.
     #[must_use]

@@ -15,10 +15,10 @@
 //!  +-------------------------------+--------------------------------+
 //! ```
 //!
-//! A frame is cut into pieces of `stride` bytes; the last may be shorter. The frame's last
-//! `format len` bytes say how to read its other bytes. So each packet says where all of its frame
-//! lies: piece `index` in the packet at position `p` belongs to a frame that begins in the packet
-//! at `p - index`.
+//! A frame is cut into pieces of `stride` bytes, one in each packet; the last piece may be shorter.
+//! The frame's last `format len` bytes say how to read its other bytes. Each packet tells where its
+//! whole frame lies: when the packet at position `p` has piece `index`, the frame begins in the
+//! packet at `p - index`.
 
 use super::reader::Reader;
 use crate::{Fault, ParseError};
@@ -26,7 +26,7 @@ use crate::{Fault, ParseError};
 /// A frame header: it describes the bytes behind it, and the frame that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What follows: a piece of a frame, or nothing, at the end.
+    /// What follows: a piece of a frame; at the end, nothing.
     pub kind: FrameKind,
     /// How many bytes at the frame's end say how to read it.
     pub format_len: u8,
@@ -139,7 +139,7 @@ impl FrameHeader {
         Ok((header, piece))
     }
 
-    /// Checks what the fields say of each other.
+    /// Checks that no field has a forbidden value and that no two fields contradict each other.
     fn check(&self, reader: &Reader<'_>) -> Result<(), ParseError> {
         let wrong = |what, at, value| Err(reader.forbidden(what, at, value));
         let is_empty = self.len == 0 && self.stride == 0;

@@ -10,10 +10,10 @@
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
 //! ```
 //!
-//! Version 2 is version 1 with hard links among its entries, or with sections behind them, each at
-//! most once and in this order: who owns them ([`OwnersRef`]), and their extended attributes
-//! ([`AttributesRef`]). A manifest with none of these is always of version 1, which older receivers
-//! read too.
+//! Version 2 adds hard links among the entries, and sections behind the entries. There are two
+//! sections, each at most once and in this order: who owns the entries ([`OwnersRef`]), and their
+//! extended attributes ([`AttributesRef`]). A manifest with none of these is always of version 1,
+//! which older receivers read too.
 //!
 //! Invariant: `parse` reads every entry and section once and checks that they end exactly at the
 //! last byte. So iterating over the entries afterwards cannot fail.
@@ -63,7 +63,7 @@ impl<'a> ManifestRef<'a> {
         if sections != Sections::default() {
             needed = 2;
         }
-        // Version 1 has no hard links; and each manifest has one way to be written.
+        // A manifest has the oldest version that can hold it, so that there is one way to write it.
         if version != needed {
             return Err(reader.forbidden("manifest version", VERSION_AT, u64::from(version)));
         }
@@ -115,8 +115,8 @@ impl<'a> ManifestRef<'a> {
     /// header says; the version written is the oldest that can hold everything in this manifest.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a mode is above 0o7777,
-    /// nanoseconds are not below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers
-    /// check manifests first.
+    /// or nanoseconds are not below 1,000,000,000; also when there are more than 2^32 - 1 entries,
+    /// or a section has more bytes. Callers check manifests first.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         header: &ManifestHeader,

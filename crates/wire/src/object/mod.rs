@@ -56,7 +56,7 @@ pub const FRAME_HEADER_LEN: usize = 8;
 /// Length of the tag behind the body of a protected frame, in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// Length of a nonce in the greeting, in bytes.
+/// Length of a nonce in a message, in bytes.
 pub const NONCE_LEN: usize = 16;
 
 /// The longest message body that an end ever sends or accepts, in bytes.
@@ -65,7 +65,7 @@ pub const BODY_LEN_MAX: usize = 65_536;
 /// The longest body that an end accepts before the peer has said who it is, in bytes.
 pub const HELLO_LEN_MAX: usize = 512;
 
-/// The longest receiver name, in bytes.
+/// The longest name of a receiver or sender, in bytes.
 pub const NAME_LEN_MAX: usize = 255;
 
 /// The longest explanation in an error or refusal, in bytes.

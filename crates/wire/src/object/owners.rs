@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! section:  kind u8 = 1 | length u32 | body
-//! body:     users u16 | groups u16 | users, then groups, each: number u32 | name length u8 | name
+//! body:     count of users u16 | count of groups u16
+//!           | users, then groups, each: number u32 | name length u8 | name
 //!           | for each entry: index of its user u16 | index of its group u16
 //! ```
 //!

@@ -346,5 +346,5 @@ pub(crate) const BLOCK_LEN_MIN: usize = 12;
 const BLOCK_HEAD_LEN: usize = 8;
 /// Resolution of stamps when the file names none.
 const MICROSECONDS: u8 = 6;
-/// The bit of a type that marks custom blocks that must not be copied.
+/// The bit that the types of custom blocks have when the blocks must not be copied.
 const UNCOPIED: u32 = 0x4000_0000;

@@ -29,8 +29,8 @@ pub struct Data {
 impl Data {
     /// Length of the body in bytes.
     pub const LEN: usize = 8;
-    /// Length of what precedes the options of a data packet, or its TSDU when it has no options, in
-    /// bytes.
+    /// Bytes of a data packet in front of its options, or in front of its TSDU when there are no
+    /// options.
     pub const HEAD_LEN: usize = Header::LEN + Self::LEN;
     /// Offset of the trail in the packet: a repair brings the trail up to date.
     pub const TRAIL_AT: usize = Header::LEN + 4;

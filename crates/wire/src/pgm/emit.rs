@@ -144,8 +144,8 @@ fn emit_any_head(
         .copy_from_slice(&checksum::finish(sum).to_be_bytes());
 }
 
-/// Writes a plain data packet on the fast path: the checksum comes from the fields, so that no
-/// written byte is read back.
+/// Writes the head of a data packet without options. This is the fast path: the checksum comes from
+/// the fields, so no written byte is read back.
 #[inline]
 fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u64) {
     let head = head

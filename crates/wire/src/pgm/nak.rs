@@ -21,8 +21,8 @@ use crate::{
 /// The body of NAK, NNAK and NCF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// The missing packet; for parity, the first number of the transmission group, with the count
-    /// less one in the low bits.
+    /// The missing packet. For parity, the first number of the transmission group; the low bits
+    /// then hold the number of packets wanted, less one.
     pub sqn: Sqn,
     /// The data source's unicast address.
     pub source_nla: IpAddr,

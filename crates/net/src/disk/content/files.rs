@@ -180,7 +180,7 @@ impl Files {
     }
 
     /// Opens a file, or finds it among the open ones. With `is_all` the caller reads the file in
-    /// one piece and checks it afterwards.
+    /// one piece and checks it afterwards, so this method does not check it.
     fn file(
         &mut self,
         manifest: &Manifest,

@@ -90,7 +90,8 @@ impl Attributes {
         Ok(())
     }
 
-    /// Counts an attribute that the system does not let this process set; returns any other error.
+    /// Counts an attribute that the system does not let this process set or remove; returns any
+    /// other error.
     fn settle(&mut self, name: &[u8], done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
         match error.kind() {

@@ -5,7 +5,7 @@
 //! the staged ones. It ends with the process, so that nobody has to clear it up by hand.
 //!
 //! ```text
-//! DIR/.towline/<manifest>.lock   locked from before the first staged file until after the last
+//! DIR/.towline/<manifest>.lock   locked while its receiver may stage files
 //! DIR/.towline/<manifest>/       outlives its receiver when something is kept for a later attempt
 //! ```
 //!
@@ -148,7 +148,7 @@ fn taken() -> Fault {
     ))
 }
 
-/// Makes the fault of a store whose manifest an earlier store of this process still works on.
+/// Makes the fault for a manifest on which an earlier store of this process still works.
 pub(super) fn not_ended() -> Fault {
     let text = "an earlier attempt of this transfer still waits for the disk; send it again when \
                 the disk works";

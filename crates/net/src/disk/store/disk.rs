@@ -67,8 +67,8 @@ pub(super) struct Disk {
     modes: Modes,
 }
 
-/// Which permission bits of the sender's files and directories are set. Never those of a
-/// set-user-id program and the like.
+/// Which permission bits of the sender's files and directories are set. The set-user-id bit and the
+/// like are never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modes {
     /// The bits that the process's mask (umask) leaves, as for every file that the process makes.
@@ -139,8 +139,8 @@ impl Disk {
         within.create(path, 0o600)
     }
 
-    /// Makes a file in a private directory with its final mode, to be written at once. The flag is
-    /// true when the file has this mode, and false when the mode must be set later.
+    /// Makes a file in a private directory with its final mode, to be written at once. Returns true
+    /// beside the file when the file has this mode, and false when the mode must be set later.
     pub(super) fn create_as(
         &self,
         within: &Directory,
@@ -244,7 +244,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads as much as there is; returns the number of bytes.
+    /// Fills `out` as far as the file has bytes; returns their number.
     pub(super) fn read(&self, file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         self.before(DiskCall::Read)?;
         let mut done = 0;

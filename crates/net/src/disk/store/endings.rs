@@ -3,7 +3,7 @@
 //!
 //! A disk may stand still. A thread that serves many connections must not wait for it whenever one
 //! transfer ends, so the wait comes at the end of all transfers. When a manifest is offered again
-//! meanwhile, the disk's thread of its next store waits for those of its former stores.
+//! meanwhile, the disk's thread of its next store waits for the threads of its former stores.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -26,7 +26,8 @@ pub struct Endings(Arc<Pending>);
 struct Pending(Mutex<Vec<(ManifestId, Arc<Queue>)>>);
 
 impl Endings {
-    /// Adds the queue of a manifest's store that is over, whose disk's thread may still be at work.
+    /// Adds the queue of a store of `manifest` that is over. The store's disk thread may still be
+    /// at work.
     pub(super) fn add(&self, manifest: ManifestId, queue: Arc<Queue>) {
         self.at_work().push((manifest, queue));
     }
@@ -44,7 +45,7 @@ impl Endings {
         its.map(|(_, queue)| Arc::clone(queue)).collect()
     }
 
-    /// Returns those that have not ended, and forgets the others.
+    /// Returns the queues whose threads have not ended, and forgets the others.
     fn at_work(&self) -> MutexGuard<'_, Vec<(ManifestId, Arc<Queue>)>> {
         let mut pending = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         pending.retain(|(_, queue)| !queue.has_ended());
@@ -52,8 +53,8 @@ impl Endings {
     }
 }
 
-/// Waits until all of these have ended, for `at_most` in all. Returns false when one has not ended
-/// by then.
+/// Waits until the threads of all `queues` have ended, for `at_most` in all. Returns false when one
+/// has not ended by then.
 pub(super) fn wait_for_all(
     queues: impl IntoIterator<Item = Arc<Queue>>,
     at_most: Duration,

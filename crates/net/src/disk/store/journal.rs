@@ -50,7 +50,7 @@ pub(super) struct Found {
     pub(super) held: RangeSet,
     /// The earlier attempt had begun to rename files.
     pub(super) is_committing: bool,
-    /// The machine was restarted since then, so these bytes may not have reached the disk.
+    /// The machine was restarted since that attempt, so these bytes may not have reached the disk.
     pub(super) is_other_boot: bool,
     content_bytes: u64,
 }
@@ -117,7 +117,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Records that from this moment on files may have their final names.
+    /// Records that files may have their final names from this moment on.
     pub(super) fn note_commit(&mut self, disk: &Disk) -> io::Result<()> {
         push_record(&mut self.untold, self.id, u64::MAX, u64::MAX);
         disk.write(&self.file, &self.untold, self.len)?;
@@ -251,8 +251,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the length at which to rewrite the journal: four times `len`, which is its length
-/// without surplus records, and at least 1 MiB. So it is rewritten rarely.
+/// Returns the length at which to rewrite the journal: four times `len`, and at least 1 MiB, so
+/// that this happens rarely. `len` is the journal's length without surplus records.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {

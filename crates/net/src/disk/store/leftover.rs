@@ -66,7 +66,7 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
 /// The transfer of the receiver that tidies leftovers up.
 pub(super) struct Current<'a> {
     pub(super) manifest: &'a Manifest,
-    /// True when all of it has its final names.
+    /// True when everything in it has its final name.
     pub(super) is_in_place: bool,
 }
 

@@ -89,7 +89,7 @@ pub struct FileStore {
     /// The directory as the user knows it.
     shown: PathBuf,
     options: StoreOptions,
-    /// What was prepared last.
+    /// The manifest that was prepared last.
     manifest: Option<ManifestId>,
     /// The queue to the disk's thread, from the call of `prepare` on.
     queue: Option<Arc<Queue>>,
@@ -140,7 +140,7 @@ pub struct StoreOptions {
     /// Who owns what arrives, where the sender says who owned it. Default: whoever receives it.
     pub owner: Owners,
     /// Files and directories get the extended attributes that they have at the sender, where the
-    /// sender tells these. Attributes of users (`user.*`) that they do not have there are then
+    /// sender tells these. Attributes of users (`user.*`) that the sender does not have are then
     /// removed. Default false.
     pub attributes: bool,
     /// Which permission bits are set. Default: those that the process's mask leaves.
@@ -423,7 +423,7 @@ impl Fault {
         }
     }
 
-    /// Words the fault that ends a transfer, with paths as the user knows them.
+    /// Makes the event for the fault that ends a transfer, with paths as the user knows them.
     fn event(&self, shown: &Path) -> StoreEvent {
         let (code, remedy) = kind_of(&self.error);
         let path = shown_path(&shown.join(&self.path));
@@ -436,7 +436,7 @@ impl Fault {
     }
 }
 
-/// Returns a path for a person to read. The sender chose the name.
+/// Returns a path for a person to read, safe for a terminal: the sender chose the name.
 fn shown_path(path: &Path) -> String {
     let path = path.display().to_string();
     base::text::printable(&path, usize::MAX).into_owned()
@@ -465,7 +465,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Permission,
             "receive into a directory that this user may write",
         ),
-        // What no flag of the receiver replaces: something of another kind is in the way, another
+        // No flag of the receiver helps here: something of another kind is in the way, another
         // receiver takes the transfer, or a file changed meanwhile.
         io::ErrorKind::ResourceBusy => (ErrorCode::Io, ""),
         // Only the start of a thread fails like this, when the system has no room for one.

@@ -34,7 +34,7 @@ pub(super) struct Preparation {
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) staging: Staging,
-    /// Staged by an earlier attempt, or in place.
+    /// Ranges of the content that an earlier attempt staged, or that are in place.
     pub(super) held: RangeSet,
     /// One sentence each, for a person.
     pub(super) notes: Vec<String>,
@@ -238,7 +238,8 @@ impl Attempt<'_> {
 
     /// Says whether an entry may get its name although a file of that name exists.
     fn check_file(&mut self, index: usize, entry: &EntryRef<'_>, status: &Status) -> bool {
-        // An earlier attempt that was giving names renamed this file itself.
+        // If an earlier attempt was giving names and this file is not staged, that attempt renamed
+        // it.
         let is_ours = self.was_committing && self.files[index] == FileState::Absent;
         let may_stay = is_ours || self.of.existing == Existing::SkipUnchanged;
         if may_stay && is_same(entry, status) {

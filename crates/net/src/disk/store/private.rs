@@ -92,7 +92,8 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Makes a directory in another one and removes it; returns what the filesystem says of it.
+/// Makes a directory in `within` and removes it; returns what the filesystem says of that
+/// directory.
 fn probe(within: &Directory) -> io::Result<Status> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..ATTEMPTS_MAX {

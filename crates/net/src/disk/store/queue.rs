@@ -142,8 +142,8 @@ impl State {
 }
 
 impl Queue {
-    /// Makes a queue for `bytes_max` bytes of content, with at least two extents. These are smaller
-    /// than [`EXTENT_BYTES`] when fewer than [`EXTENTS_MIN`] of that length have room.
+    /// Makes a queue for `bytes_max` bytes of content, with at least two extents. When fewer than
+    /// [`EXTENTS_MIN`] extents of [`EXTENT_BYTES`] have room, the extents are shorter.
     pub(super) fn new(bytes_max: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let extent_bytes = (bytes_max / EXTENTS_MIN).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES);
         let extents = (bytes_max / extent_bytes).max(2);
@@ -212,7 +212,7 @@ impl Queue {
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
-        // Nothing more is to be written: what still waits for the disk needs no empty buffers.
+        // No more content comes, so no empty buffer is needed.
         state.spare = Vec::new();
         state.requests.retain(|r| matches!(r, Request::Extent(_)));
         state.events.clear();
@@ -301,7 +301,7 @@ impl Queue {
     pub(super) fn ended(&self) {
         let mut state = self.lock();
         state.is_ended = true;
-        // Whoever keeps this queue longer keeps no content.
+        // The queue may be kept longer than the thread lives; it then holds no content.
         state.requests = VecDeque::new();
         state.spare = Vec::new();
         drop(state);

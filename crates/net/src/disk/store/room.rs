@@ -270,8 +270,8 @@ impl RoomLimits {
 }
 
 impl KeepFree {
-    /// Returns what is needed and what there is of it, in words, when there is no room and would be
-    /// none after `left` bytes were removed.
+    /// Returns in words what is needed and what there is of it; `None` when there is room. For
+    /// bytes, the `left` bytes that may be removed count as room, too.
     fn lack(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> Option<String> {
         let Needs { bytes, entries } = needs;
         let (kept_bytes, kept_files) = self.of(space);

@@ -106,7 +106,7 @@ impl Worker {
                 self.events.push(StoreEvent::Committed);
                 self.tidy(&directory, &manifest, true);
             }
-            // Nothing is prepared: the session makes no such request before that.
+            // The session makes no such request before it prepares a manifest.
             (_, None) => {}
         }
         Ok(())

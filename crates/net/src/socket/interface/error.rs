@@ -60,8 +60,8 @@ pub enum InterfaceError {
         /// The interfaces that could reach it.
         candidates: Vec<String>,
     },
-    /// The kernel would drop packets from the interface's network, because its route back to them
-    /// is not by this interface.
+    /// The kernel would drop packets from the interface's network, because the route back to that
+    /// network is not by this interface.
     NoReturnPath {
         /// The interface's name.
         name: String,

@@ -186,7 +186,8 @@ impl UdpIo {
     }
 
     /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken a datagram, or when want of room was its only reason to refuse any.
+    /// kernel has taken a datagram, or when it has refused none for another reason than want of
+    /// room.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -289,7 +290,7 @@ impl UdpIo {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
 
-    /// Returns true when only a packet of the group can end a wait before its deadline. Then no run
+    /// Returns true when only a packet of the group can end a wait before its deadline: no run
     /// waits to be sent again, no control connection is open or may come, and no [`Waker`] was
     /// asked for.
     fn waits_for_group_alone(&self) -> bool {
@@ -337,7 +338,7 @@ impl UdpIo {
         base::earliest(until, self.links.due())
     }
 
-    /// Counts what the kernel has dropped since the last packet that told so.
+    /// Counts drops that no received packet has reported.
     fn settle_drops(&mut self) {
         let group = self.ports.group.iter_mut();
         for port in group.chain([&mut self.ports.upstream]) {

@@ -37,7 +37,7 @@ pub(super) struct RecvRhythm {
     owner: Owner,
     /// Receives since the poll set was last asked.
     receives_since_poll: u32,
-    /// The owner has not yet taken all control-connection events of that poll.
+    /// The owner has not yet taken all control-connection events of the last poll.
     has_link_news: bool,
 }
 

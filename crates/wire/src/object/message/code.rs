@@ -1,5 +1,5 @@
-//! Numbers that stand for reasons. The code keeps unknown numbers, so that it can show the reason
-//! of a newer peer.
+//! Numbers that stand for reasons and phases. The code keeps unknown numbers, so that it can show
+//! what a newer peer sent.
 
 use std::fmt;
 

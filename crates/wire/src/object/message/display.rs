@@ -1,5 +1,6 @@
-//! Each message as one line, for logs and for tests that fail. Texts of another host are shown
-//! without what could command a terminal; of content, only the number of bytes is shown.
+//! Each message as one line, for logs and for tests that fail. A text of another host is shown
+//! without the characters that could command a terminal. Content is shown only as a number of
+//! bytes.
 
 use std::fmt;
 

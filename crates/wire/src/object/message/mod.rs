@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! frame:  body length u32 | kind u16 | flags u16 | body
-//!         flags bit 0: who does not know the kind must give up instead of skipping the frame
+//!         flags bit 0: an end that does not know the kind must give up, not skip the frame
 //!         flags bit 1: the last 16 bytes of the body are a tag under the connection's key
 //! ```
 //!
-//! A body has the fields of its struct in order of declaration. HELLO begins with four fixed bytes
-//! before them. A byte before each optional field says whether the field counts. A reader skips
+//! A body has the fields of its struct in order of declaration. HELLO has four fixed bytes in front
+//! of its fields. A byte before each optional field says whether the field counts. A reader skips
 //! bytes behind the last field that it knows, because a later minor version may append fields. The
-//! greeting states a range of versions, so that two ends with no version in common part with a
-//! clear reason.
+//! greeting states a range of versions. So when the two ends have no version in common, the refusal
+//! says so.
 //!
 //! ```text
 //!   receiver                                   sender
@@ -246,7 +246,7 @@ macro_rules! numbers {
 numbers! {
     /// A receiver's position in the packet stream, its losses and its delays.
     Pos {
-        /// The next position that the receiver's application has not been given. The low 32 bits
+        /// The first position that the receiver's application has not been given. The low 32 bits
         /// are the sequence number.
         contiguous: u64,
         /// The highest position that the receiver knows to exist.

@@ -16,8 +16,8 @@ pub struct RangeList<'a> {
     pub ranges: Ranges<'a>,
 }
 
-/// Ranges as on the wire: 16 bytes each, first and end. They are ascending, not empty, and do not
-/// touch.
+/// Ranges as on the wire, 16 bytes each: the start, and the end, which is exclusive. They are
+/// ascending, not empty, and do not touch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges<'a> {
     bytes: &'a [u8],

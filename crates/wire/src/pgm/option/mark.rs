@@ -71,10 +71,10 @@ pub struct Mark {
     /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port; senders that do not
     /// know this field write 0.
     pub upstream_port: u16,
-    /// The address that the session with the same frames comes from, [`Tsi::partner`]; the
-    /// unspecified one when there is no such session. An IPv4 address is written as it is mapped to
-    /// IPv6. In a mark of a known major version, it is present exactly when [`Mark::PARTNER`] is an
-    /// optional feature and the session is not protected: a key keeps strangers out already.
+    /// The source address of the session with the same frames, [`Tsi::partner`]; the unspecified
+    /// address when there is no such session. An IPv4 address is written as it is mapped to IPv6.
+    /// In a mark of a known major version, this field is present exactly when `optional` has
+    /// [`Mark::PARTNER`] and the session is not protected: a key keeps strangers out already.
     ///
     /// [`Tsi::partner`]: crate::pgm::Tsi::partner
     pub partner: Option<IpAddr>,
@@ -192,8 +192,7 @@ impl Mark {
 
     /// Checks that an end that knows the features in `known` can follow this session.
     ///
-    /// **Errors**: the first of version, profile and features that does not fit. In a mark of
-    /// another major version, the other fields have no meaning.
+    /// **Errors**: the first of version, profile and required features that does not fit.
     pub const fn check(&self, known: u16) -> Result<(), Refusal> {
         if !self.is_known() {
             return Err(Refusal::Version(self.version));

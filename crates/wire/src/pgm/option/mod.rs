@@ -307,7 +307,7 @@ impl<'a> Options<'a> {
     /// Length of a chain that holds one OPT_FRAGMENT and nothing else, in bytes.
     pub(super) const LONE_FRAGMENT_LEN: usize = 20;
 
-    /// Returns true when `bytes` begin with a lone OPT_FRAGMENT: nothing more of the chain needs a
+    /// Returns true when `bytes` begin with a lone OPT_FRAGMENT. The chain then needs no other
     /// check.
     #[inline]
     pub(super) const fn is_lone_fragment(bytes: &[u8]) -> bool {

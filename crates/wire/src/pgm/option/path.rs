@@ -54,7 +54,7 @@ impl fmt::Display for Redirect {
     }
 }
 
-/// The interface of a network element by which its SPMs leave.
+/// The interface by which SPMs leave a network element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathNla {
     /// The interface's address.
