@@ -169,7 +169,7 @@ pub(crate) struct Skb {
     pub(crate) tail: *mut u8,
     pub(crate) end: *mut u8,
     pub(crate) true_size: u32,
-    /// How many users hold it; whoever lets go last frees it.
+    /// How many users hold the buffer; the last to let go frees it.
     pub(crate) users: AtomicU32,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     memory::{self, pgm_free},
 };
 
-/// Where a program wants an error; `None` when it does not.
+/// Where a program wants an error; `None` when it wants none.
 pub(crate) type Slot<'a> = Option<&'a mut *mut Error>;
 
 /// Which part an error comes from: `PGM_ERROR_DOMAIN_...`.
@@ -86,7 +86,7 @@ impl Code {
         }
     }
 
-    /// Returns the code of an error of the library that this one stands on.
+    /// Returns the code of an error of `towline`, on which this library stands.
     pub(crate) fn of(error: &towline::Error) -> Self {
         match error {
             towline::Error::System(error) => error.errno().map_or(Self::Failed, Self::of_errno),
@@ -211,25 +211,24 @@ extern "C" fn pgm_error_from_eai_errno(error: c_int, errno: c_int) -> c_int {
     code as c_int
 }
 
-/// Windows has such errors; here they mean nothing.
+/// Returns the code of an unknown error: only Windows has such errors.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_error_from_wsa_errno(_error: c_int) -> c_int {
     Code::Failed as c_int
 }
 
-/// Windows has such errors; here they mean nothing.
+/// Returns the code of an unknown error: only Windows has such errors.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_error_from_win_errno(_error: c_int) -> c_int {
     Code::Failed as c_int
 }
 
-/// Makes an error from the text that a format came to. Called by the variadic functions, which
-/// formatted it.
+/// Gives the program an error whose text a variadic function has formatted.
 pub(crate) fn set_formatted(slot: Slot<'_>, domain: c_int, code: c_int, text: &CStr) {
     set(slot, domain, code, &text.to_string_lossy());
 }
 
-/// Returns a fault of the operating system.
+/// Makes a fault of the operating system.
 pub(crate) fn system(domain: Domain, what: &str, error: &io::Error) -> Fault {
     let code = error.raw_os_error().map_or(Code::Failed, Code::of_errno);
     let cause = net::with_usual_remedy(error);

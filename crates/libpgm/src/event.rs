@@ -17,18 +17,18 @@ impl Event {
         Ok(Self(eventfd(0, flags)?))
     }
 
-    /// Makes it readable.
+    /// Makes the eventfd readable.
     pub(crate) fn raise(&self) {
         self.add(1);
     }
 
-    /// Makes it not writable. It is then readable, too, but nobody waits to read one that is
-    /// filled.
+    /// Makes the eventfd not writable. It becomes readable, too, which does no harm: programs watch
+    /// a filled eventfd only for writing.
     pub(crate) fn fill(&self) {
         self.add(u64::MAX - 1);
     }
 
-    /// Makes it writable and not readable.
+    /// Makes the eventfd writable and not readable.
     pub(crate) fn clear(&self) {
         // One that is clear already has nothing to read.
         let _clear = rustix::io::read(&self.0, &mut [0; 8]);

@@ -146,7 +146,7 @@ impl Incoming {
     /// Ends the threads, and forgets what they have received, so that groups can be added anew.
     pub(crate) fn halt(&self) {
         self.shared.is_stopped.store(true, Ordering::Release);
-        // Under the lock, so that no thread is between looking and waiting.
+        // While this has the lock, no thread is between its look at `is_stopped` and its wait.
         drop(self.shared.queue());
         self.shared.room.notify_all();
         let threads = std::mem::take(&mut *self.threads());
@@ -214,7 +214,7 @@ impl Incoming {
         matches!(inbox.items.front(), Some(Item::Message(_)))
     }
 
-    /// Returns emptied buffers, and shows by the descriptors whether something is left.
+    /// Gives emptied buffers back, and shows by the descriptors whether something is left.
     pub(crate) fn settle(&self, inbox: &mut Inbox, emptied: Vec<Packet>) {
         if !emptied.is_empty() || inbox.items.is_empty() {
             let mut queue = self.shared.queue();
@@ -261,7 +261,7 @@ impl Shared {
         self.queued_bytes.load(Ordering::Relaxed) >= self.limit_bytes
     }
 
-    /// Appends what a turn brought, and takes emptied buffers for the next ones.
+    /// Appends what a turn brought, and takes emptied buffers for the next turns.
     fn push(&self, items: &mut VecDeque<Item>, spare: &mut Vec<Packet>) {
         if items.is_empty() {
             return;

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-/// Programs may set it; memory is never cleared before it is freed.
+/// A flag that programs may set. It has no effect: memory is never cleared before it is freed.
 #[unsafe(no_mangle)]
 static pgm_mem_gc_friendly: AtomicBool = AtomicBool::new(false);
 

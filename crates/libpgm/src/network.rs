@@ -271,7 +271,7 @@ fn request((via, group): &(Via, IpAddr)) -> GroupReq {
     GroupReq {
         interface: via.index,
         group: Address::from(*group),
-        // As OpenPGM has it: without a source, the group.
+        // Without a source, this is the group, as in OpenPGM.
         source: Address::from(*group),
         address: Address::from(via.address.unwrap_or(unset)),
     }

@@ -218,7 +218,7 @@ fn remember(shared: &Arc<Shared>) {
     all.push(Arc::downgrade(shared));
 }
 
-/// Sends what waits for further messages: the last ones of a program that ends now.
+/// Sends the last messages of a program that ends now: those that still wait to leave.
 extern "C" fn send_rest() {
     guard((), || {
         let all = std::mem::take(&mut *LIVE.lock().unwrap_or_else(PoisonError::into_inner));

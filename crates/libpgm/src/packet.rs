@@ -71,8 +71,7 @@ impl Packet {
         Self(place)
     }
 
-    /// Puts a message into a buffer that has room for it; a buffer that was used before starts
-    /// again.
+    /// Puts a message into a buffer that has room for it, in place of an earlier message.
     pub(crate) fn fill(&mut self, about: &About, message: &[u8]) {
         let skb = self.skb_mut();
         let capacity = skb.end.addr() - skb.head.addr();
@@ -97,7 +96,7 @@ impl Packet {
         skb.tail = skb.data.wrapping_add(message.len());
     }
 
-    /// Makes the buffer that tells a loss: how many packets of which session are missing.
+    /// Makes the buffer that tells of a loss: how many packets of which session are missing.
     pub(crate) fn of_loss(tsi: Tsi, count: u64, micros: u64) -> Self {
         let mut packet = Self::new(0);
         let skb = packet.skb_mut();
@@ -207,8 +206,8 @@ extern "C" fn pgm_skb_is_valid(skb: Option<&Skb>) -> bool {
     })
 }
 
-/// Returns the bytes before a message in its packet: of the headers, and of the options of a
-/// fragment and of PGMCC. Programs that fill buffers for `pgm_send_skbv` leave this room.
+/// Returns the number of bytes in front of a message in its packet: the headers, and the options of
+/// a fragment and of PGMCC. Programs that fill buffers for `pgm_send_skbv` leave this room.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_pkt_offset(can_fragment: bool, pgmcc_family: u16) -> usize {
     let fragment = if can_fragment { FRAGMENT_BYTES } else { 0 };

@@ -137,7 +137,8 @@ extern "C" fn pgm_recvmsgv(
                 let mut packet = Packet::of_loss(tsi, count, micros());
                 packet.set_sock(pointer);
                 place.write(msgv(0, packet.share()));
-                // ZeroMQ frees it, and then reads the session from it.
+                // ZeroMQ frees the buffer, and then reads the session from it. So the inbox holds
+                // it, too.
                 inbox.lend(packet);
                 return Status::Reset;
             }

@@ -261,8 +261,8 @@ const SQNS_MAX: usize = 1 << 24;
 const WINDOW_BYTES_MIN: usize = 256 << 10;
 const WINDOW_BYTES_MAX: usize = 256 << 20;
 const RECEIVE_BYTES_MIN: usize = 4 << 20;
-/// The part of a second for which messages may wait to be sent. It is short, because a program
-/// takes a message for sent once a call has taken it.
+/// As many bytes as the rate sends in this part of a second (1/100) may wait to be sent. That is
+/// little, because a program takes a message for sent once a call has taken it.
 const BACKLOG_PART: usize = 100;
 const BACKLOG_BYTES_MIN: usize = 32 << 10;
 const BACKLOG_BYTES_MAX: usize = 4 << 20;

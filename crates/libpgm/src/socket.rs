@@ -94,7 +94,7 @@ pub(crate) struct Open {
     pub(crate) may_wait: bool,
     pub(crate) aborts_on_reset: bool,
     pub(crate) apdu_limit: usize,
-    /// Where a row of messages that was taken in part goes on.
+    /// How many messages of a row were taken, when the last call did not take all of them.
     pub(crate) parts_sent: AtomicUsize,
     /// Calls that wait are to end.
     pub(crate) is_closing: AtomicBool,
@@ -369,7 +369,7 @@ extern "C" fn pgm_connect(sock: Option<&Sock>, slot: Slot<'_>) -> bool {
             }
         }
         let is_connected = life.is_connected;
-        // The program's handler may ask the socket something.
+        // The program's handler may ask the socket something, so the lock is released first.
         drop(life);
         warnings.iter().for_each(|warning| log::warn(warning));
         is_connected
@@ -425,8 +425,8 @@ fn session(
 ) -> Result<SessionBuilder, Fault> {
     let fault =
         |error: net::SystemError| Fault::new(Domain::Socket, Code::Inval, error.to_string());
-    // Both ports of the encapsulation are one here, as OpenPGM needs it to receive NAKs. In IP
-    // there is PGM's own port alone.
+    // OpenPGM receives NAKs only if both ports of the encapsulation are one, so they are one here.
+    // Without UDP, there is only PGM's own port.
     let port = if settings.is_raw {
         bound.port
     } else {

@@ -33,8 +33,8 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Adds a socket's descriptors to sets. Returns one more than the highest descriptor, and raises
-/// `count` to that if it is less.
+/// Adds a socket's descriptors to sets. Raises `count` to one more than the highest descriptor if
+/// it is less, and returns `count`.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_select_info(
     sock: Option<&Sock>,

@@ -80,7 +80,8 @@ struct Record {
 }
 
 impl Ledger {
-    /// An empty ledger; `stream` makes this run's messages different from any other's.
+    /// Makes an empty ledger; `stream` makes this run's messages different from those of other
+    /// runs.
     #[must_use]
     pub fn new(stream: u64) -> Self {
         Self {
@@ -98,9 +99,9 @@ impl Ledger {
         self.has_strangers = tolerates;
     }
 
-    /// Notes a new session of the host at `source` whose first packet will have position `start`,
-    /// and which cuts messages into pieces of `piece_len` bytes. Only receivers with the same `key`
-    /// report to it.
+    /// Notes a new session of the host at `source`, and returns the session's index. Its first
+    /// packet will have position `start`, and its messages are cut into pieces of `piece_len`
+    /// bytes. Only receivers with the same `key` report to it.
     pub fn open(
         &mut self,
         name: String,
@@ -173,13 +174,13 @@ impl Ledger {
         }
     }
 
-    /// True when the receiver has the sender's key: only then may it report to the sender.
+    /// Returns true when the receiver has the sender's key: only then may it report to the sender.
     fn is_wanted(&self, of: &Publication, who: &str) -> bool {
         let standing = self.receivers.get(who);
         standing.is_some_and(|standing| standing.key == of.key)
     }
 
-    /// True when the sender waited for the receiver, which therefore must miss nothing.
+    /// Returns true when the sender waited for the receiver, which therefore must miss nothing.
     fn is_owed_all(&self, of: &Publication, who: &str) -> bool {
         let standing = self.receivers.get(who);
         of.has_waited
@@ -231,19 +232,19 @@ impl Ledger {
         self.hash.word(word);
     }
 
-    /// A fingerprint of everything that was delivered, in order: equal for equal runs.
+    /// Returns a fingerprint of everything that was delivered, in order: equal for equal runs.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.hash.finish()
     }
 
-    /// What went wrong; empty for a good run.
+    /// Returns what went wrong; nothing for a good run.
     #[must_use]
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// Messages published in all sessions.
+    /// Returns the number of messages published in all sessions.
     #[must_use]
     pub fn published(&self) -> u64 {
         self.publications
@@ -252,7 +253,7 @@ impl Ledger {
             .sum()
     }
 
-    /// Messages published in the sessions whose senders wait for `who`.
+    /// Returns the number of messages published in the sessions whose senders wait for `who`.
     #[must_use]
     pub fn published_for(&self, who: &str) -> u64 {
         let wanted = self
@@ -262,7 +263,7 @@ impl Ledger {
         wanted.map(|of| of.records.len() as u64).sum()
     }
 
-    /// Packets of new data in all sessions.
+    /// Returns the number of packets of new data in all sessions.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.publications
@@ -278,7 +279,7 @@ impl Ledger {
 }
 
 impl Publication {
-    /// The record that begins at `position`.
+    /// Returns the record that begins at `position`.
     fn record_at(&self, position: u64) -> Option<Record> {
         let index = self
             .records
@@ -287,7 +288,7 @@ impl Publication {
         self.records.get(index).copied()
     }
 
-    /// The record that `position` lies in.
+    /// Returns the record that `position` lies in.
     fn record_around(&self, position: u64) -> Option<Record> {
         let index = self
             .records

@@ -1,5 +1,5 @@
-//! Counts what receivers say on their control connections: all messages, and the reports in the
-//! busiest second, so that a run can check the bounds of reports.
+//! Counts the messages that reach the accepting ends of control connections: all messages, and the
+//! reports in the busiest second, so that a run can check the bounds of reports.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct ControlCounts {
 #[derive(Debug, Default)]
 pub(crate) struct ControlTally {
     counts: ControlCounts,
-    /// By connection.
+    /// The decoder of each connection, and how many reports came on it.
     streams: BTreeMap<usize, (Decoder, u64)>,
     /// The second being counted, and its reports of each kind.
     second: (u64, [u64; 2]),

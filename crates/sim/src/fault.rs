@@ -27,7 +27,8 @@ pub struct IoFaults {
 }
 
 impl IoFaults {
-    /// The longest time a send stays blocked; at least a microsecond, so that the clock moves.
+    /// Returns the longest time for which a send stays blocked; at least a microsecond, so that the
+    /// clock moves.
     #[must_use]
     pub fn blocked_for(&self) -> Duration {
         self.blocked_for.0.max(Duration::from_micros(1))

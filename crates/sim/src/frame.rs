@@ -21,7 +21,7 @@ pub struct Frame {
     pub to: SocketAddr,
     /// Time to live.
     pub hops: u8,
-    /// A bit error in the payload that the PGM checksum does not notice.
+    /// True when the payload has a bit error that the PGM checksum does not notice.
     pub is_tainted: bool,
     /// The bytes as sent, once a bit error has changed them: several errors may hit one datagram.
     pub sent: Option<Rc<[u8]>>,
@@ -39,8 +39,9 @@ impl Frame {
     /// Flips up to `bits_max` random bits.
     ///
     /// When the Internet checksum misses an error in the data of ODATA or RDATA, the frame is
-    /// tainted. Elsewhere bits are drawn again until the checksum notices: a header that is wrong
-    /// and looks right is a forgery, which 16 bits cannot prevent.
+    /// tainted. Elsewhere bits are drawn again until the checksum notices; after 32 draws the frame
+    /// stays as it is. A header that is wrong and looks right is a forgery, which 16 bits cannot
+    /// prevent.
     pub fn corrupt(&mut self, bits_max: u32, rng: &mut Rng) {
         if self.bytes.is_empty() {
             return;
@@ -88,7 +89,8 @@ pub(crate) fn seal(tpdu: &mut [u8]) {
     }
 }
 
-/// Where the payload of an ODATA or RDATA starts; the end of the packet for everything else.
+/// Returns where the payload of an ODATA or RDATA starts; the end of the packet for everything
+/// else, and for data without a checksum.
 fn data_start(tpdu: &[u8]) -> usize {
     let is_data = tpdu.len() >= 24 && matches!(tpdu[4], 0x04 | 0x05);
     let has_checksum = is_data && tpdu[6..8] != [0, 0];
@@ -99,7 +101,7 @@ fn data_start(tpdu: &[u8]) -> usize {
         .saturating_sub(usize::from(u16::from_be_bytes([tpdu[14], tpdu[15]])))
 }
 
-/// The Internet checksum's sum. It is computed here and not by `wire`, whose checksum it tests.
+/// Returns the sum of the Internet checksum. It is not computed by `wire`, whose checksum it tests.
 pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     let mut sum: u64 = 0;
     for pair in bytes.chunks(2) {

@@ -33,13 +33,13 @@ pub struct FramesReport {
     pub numbered: u64,
     /// Frames delivered, at all receivers together.
     pub whole: u64,
-    /// Of these, frames in which a packet, mostly a repair, came after later packets.
+    /// Frames among `whole` in which a packet, mostly a repair, came after later packets.
     pub repaired: u64,
     /// Frames lost, at all receivers together, in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
     /// Packets that came to receivers with bit errors that no checksum detects.
     pub tainted: u64,
-    /// Frames delivered with other bytes than were sent, because of such errors.
+    /// Frames delivered with wrong bytes, because of bit errors that no checksum detects.
     pub damaged: u64,
 }
 
@@ -84,8 +84,8 @@ pub fn run(seed: u64) -> Result<FramesReport, String> {
             mtu: plan.mtu - 28,
             ..EndpointSetup::new(host, Some(group()))
         });
-        // No receiver pauses at first: it would know no frame yet that was faster than those of its
-        // pause.
+        // No receiver pauses at first. Deadlines count from the fastest frame that it knows, which
+        // would then be a frame of its pause.
         if plan.pauses && !is_sender && rng.chance(1, 2) {
             let at = world.now() + Duration::from_millis(rng.between(300, 1500));
             let length = Duration::from_millis(rng.between(1, 400));
@@ -244,7 +244,8 @@ impl Plan {
     }
 
     /// Returns the greatest age that a frame may have when it is given out. A deadline counts from
-    /// the fastest frame, of which any packet may have been the first to come.
+    /// the fastest frame known. The first packet of that frame to come may have left up to an
+    /// interval after the frame was made.
     fn latest(&self) -> Duration {
         self.deadline + self.interval + Duration::from_millis(4 * self.delay_ms_max + 5)
     }

@@ -18,37 +18,37 @@ pub struct SimIo {
 }
 
 impl SimIo {
-    /// The back end of `endpoint`.
+    /// Makes the back end of `endpoint`.
     #[must_use]
     pub const fn new(world: SharedWorld, endpoint: EndpointId) -> Self {
         Self { world, endpoint }
     }
 
-    /// Which endpoint this is.
+    /// Returns the endpoint that this back end serves.
     #[must_use]
     pub const fn endpoint(&self) -> EndpointId {
         self.endpoint
     }
 
-    /// The world it is in.
+    /// Returns the world that the endpoint is in.
     #[must_use]
     pub const fn world(&self) -> &SharedWorld {
         &self.world
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn world_now(&self) -> Instant {
         self.world.borrow().now
     }
 
-    /// The address of its host.
+    /// Returns the address of the endpoint's host.
     #[must_use]
     pub fn local_ip(&self) -> std::net::IpAddr {
         self.world.borrow().endpoints[self.endpoint.0].upstream.ip()
     }
 
-    /// True when nothing waits to leave on this endpoint's control connections.
+    /// Returns true when nothing waits to leave on this endpoint's control connections.
     #[must_use]
     pub fn has_sent_links(&self) -> bool {
         self.world.borrow().has_sent_links(self.endpoint)
@@ -59,7 +59,8 @@ impl SimIo {
         self.world.borrow_mut().exit(self.endpoint);
     }
 
-    /// Until when sends find the socket full; a time in the past when the socket has room.
+    /// Returns the time until which sends find the socket full; it is past when the socket has
+    /// room.
     #[must_use]
     pub fn blocked_until(&self) -> Instant {
         self.world.borrow().endpoints[self.endpoint.0].blocked_until

@@ -34,7 +34,7 @@ pub enum SimNode {
     Sender(Box<SenderNode>),
     /// Receives it.
     Taker(Box<TakerNode>),
-    /// Disturbs.
+    /// Sends what no correct program sends.
     Intruder(Box<IntruderNode>),
     /// A process that starts later.
     Asleep,
@@ -58,7 +58,7 @@ impl Node for SimNode {
 }
 
 impl SimNode {
-    /// True when the process has nothing left to do.
+    /// Returns true when the process has nothing left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match self {
@@ -104,7 +104,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes one turn; gives the number of idle turns in a row, once, when there are too many.
+    /// Notes one turn. Returns the number of idle turns in a row, once, when there are too many.
     fn note(&mut self, was_idle: bool, now: Instant, due: Option<Instant>) -> Option<u32> {
         // Only turns that ask for another one at once count: a timer may well be short.
         let spins = was_idle && due.is_some_and(|due| due <= now + SPIN_WITHIN);
@@ -115,7 +115,7 @@ impl Progress {
     }
 }
 
-/// Checks that `kept + thrown away == seen` since the process started; gives what is wrong, if
+/// Checks that `kept + thrown away == seen` since the process started; returns what is wrong, if
 /// anything.
 fn identity_fault(seen: u64, kept: &[(&str, u64)], drops: &DropCounters) -> Option<String> {
     let sum = kept.iter().map(|(_, value)| value).sum::<u64>() + drops.total();
@@ -131,7 +131,7 @@ fn identity_fault(seen: u64, kept: &[(&str, u64)], drops: &DropCounters) -> Opti
     Some(text)
 }
 
-/// The receive batch that a host with GRO uses.
+/// Makes the receive batch that a host with GRO uses.
 pub(crate) fn batch() -> RecvBatch {
     RecvBatch::new(4, 65_535)
 }

@@ -24,7 +24,7 @@ pub fn fill(stream: u64, number: u64, out: &mut [u8]) {
     out[..short].copy_from_slice(&head[..short]);
 }
 
-/// The number of the message in `bytes`, when it is a whole and intact message of `stream`.
+/// Returns the number of the message in `bytes`, when it is a whole and intact message of `stream`.
 #[must_use]
 pub fn identify(stream: u64, bytes: &[u8]) -> Option<u64> {
     let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
@@ -33,7 +33,7 @@ pub fn identify(stream: u64, bytes: &[u8]) -> Option<u64> {
     is_intact.then(|| u64::from_be_bytes(number.try_into().expect("split at 8 of 16")))
 }
 
-/// FNV-1a over eight bytes at a time, mixed with the stream.
+/// Computes FNV-1a over eight bytes at a time, mixed with the stream.
 fn checksum(stream: u64, number: &[u8], body: &[u8]) -> u64 {
     let mut hash = Fnv::new(stream);
     hash.write(number);
@@ -46,7 +46,7 @@ fn checksum(stream: u64, number: &[u8], body: &[u8]) -> u64 {
 pub struct Fnv(u64);
 
 impl Fnv {
-    /// A hash that starts from `seed`.
+    /// Makes a hash that starts from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(0xcbf2_9ce4_8422_2325 ^ seed)
@@ -68,7 +68,7 @@ impl Fnv {
             .rotate_left(29);
     }
 
-    /// The hash so far.
+    /// Returns the hash so far.
     #[must_use]
     pub const fn finish(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -15,7 +15,7 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// A file with its header and no packet.
+    /// Makes a file with its header and no packet.
     #[must_use]
     pub fn new() -> Self {
         let mut file = Vec::new();
@@ -30,7 +30,7 @@ impl Pcap {
         pcap::emit_record(&mut self.file, at.as_nanos(), len, &packet);
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.file

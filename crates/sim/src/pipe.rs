@@ -42,21 +42,21 @@ pub enum Fault {
     Jitter(Span),
     /// Holds some datagrams back, so that later ones overtake them.
     Reorder {
-        /// How many.
+        /// The share of the datagrams that are held back.
         chance: Ratio,
         /// The longest time for which a datagram is held back.
         by: Span,
     },
     /// Delivers some datagrams twice.
     Duplicate {
-        /// How many.
+        /// The share of the datagrams that are delivered twice.
         chance: Ratio,
         /// The longest time by which the second copy comes later.
         after: Span,
     },
     /// Flips bits.
     Corrupt {
-        /// How many datagrams are changed.
+        /// The share of the datagrams that are changed.
         chance: Ratio,
         /// At most this many bits in one datagram.
         bits_max: u32,
@@ -64,7 +64,7 @@ pub enum Fault {
     /// Changes bytes of some datagrams and corrects their checksum, as a host on the path can. Use
     /// it only where a key protects the packets, or with trees.
     Forge {
-        /// How many datagrams are changed.
+        /// The share of the datagrams that are changed.
         chance: Ratio,
     },
     /// A serialising link with a queue that drops at its tail.
@@ -96,7 +96,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of these faults, with its own random generator.
+    /// Makes a pipe of these faults, with its own random generator.
     #[must_use]
     pub fn new(faults: &[Fault], rng: Rng) -> Self {
         let stages = faults.iter().map(|&fault| Stage {
@@ -118,7 +118,7 @@ impl Pipe {
         };
     }
 
-    /// Datagrams that went in and never came out.
+    /// Returns how many datagrams, copies included, the faults have dropped.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
@@ -153,7 +153,7 @@ impl Pipe {
 }
 
 impl Fault {
-    /// The fault's name in the trace.
+    /// Returns the fault's name in the trace.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -199,7 +199,7 @@ impl Stage {
         })
     }
 
-    /// Applies the fault; false when the datagram is gone.
+    /// Applies the fault; returns false when the datagram is gone.
     fn passes(&mut self, flight: &mut Flight, rng: &mut Rng) -> bool {
         let memory = &mut self.memory;
         match self.fault {

@@ -56,7 +56,8 @@ pub struct Plan {
     /// Events at planned times.
     #[serde(default, rename = "event")]
     pub events: Vec<EventPlan>,
-    /// When all faults stop. When absent, they never stop.
+    /// When the faults stop, except delays, rates and joined datagrams. When absent, they never
+    /// stop.
     #[serde(default)]
     pub calm_at: Option<Span>,
     /// What must hold at the end.
@@ -171,13 +172,14 @@ pub enum PolicyPlan {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Shortest.
+    /// Bytes of the shortest message; one in `small_one_in` may be shorter.
     pub size_min: usize,
-    /// Longest.
+    /// Bytes of the longest message.
     pub size_max: usize,
-    /// One message in N has at most 100 bytes, as small messages fill runs; 0 for none.
+    /// On average one message in this many has at most 100 bytes, because small messages fill runs;
+    /// 0 for none.
     pub small_one_in: u64,
     /// Time between bursts.
     pub gap: Span,
@@ -199,7 +201,7 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The length of the next message.
+    /// Draws the length of the next message.
     pub fn draw_len(&self, rng: &mut Rng) -> usize {
         let high = if self.small_one_in > 0 && rng.chance(1, self.small_one_in) {
             self.size_max.min(100)
@@ -239,7 +241,8 @@ pub struct ObjectsPlan {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileChange {
-    /// A position of the content: the file is the one that has it. Beyond the end it wraps around.
+    /// A position in the content: the file that has it changes. A position beyond the end wraps
+    /// around.
     pub position: u64,
     /// The file is whole until the sender has read this many bytes of content.
     pub after_bytes: u64,
@@ -317,7 +320,7 @@ impl Default for EndPlan {
 }
 
 impl EndPlan {
-    /// The key derived from the secret.
+    /// Returns the key derived from the secret.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         let secret = self.secret.as_ref()?;
@@ -372,9 +375,9 @@ impl Default for IntruderPlan {
 pub struct EventPlan {
     /// When it happens, counted from the start of the run.
     pub at: Span,
-    /// To whom.
+    /// The end that it happens to.
     pub who: Who,
-    /// What.
+    /// What happens.
     pub does: EventKind,
 }
 
@@ -452,7 +455,7 @@ pub enum EndedPlan {
 }
 
 impl EndedPlan {
-    /// True when a session has ended in this way.
+    /// Returns true when a session has ended in this way.
     #[must_use]
     pub fn is(self, ended: Ended) -> bool {
         let expected = match self {
@@ -528,7 +531,7 @@ fn one_end() -> Vec<EndPlan> {
     vec![EndPlan::default()]
 }
 
-/// A LAN with a delay of 50 to 100 us, which most scenarios start from.
+/// Returns the faults of a LAN with a delay of 50 to 100 us, from which most scenarios start.
 #[must_use]
 pub fn lan(loss: Ratio) -> Vec<Fault> {
     vec![

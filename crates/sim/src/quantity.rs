@@ -20,7 +20,7 @@ impl Ratio {
     /// Never.
     pub const ZERO: Self = Self(Chance::NEVER);
 
-    /// `numerator` in `denominator`.
+    /// Makes the ratio `numerator` in `denominator`.
     ///
     /// **Panics** (bug): when the ratio is above 1, or `denominator` is 0.
     #[must_use]
@@ -28,19 +28,19 @@ impl Ratio {
         Self(Chance::new(numerator as u64, denominator as u64))
     }
 
-    /// `n` in a hundred.
+    /// Makes the ratio `n` in a hundred.
     #[must_use]
     pub const fn percent(n: u32) -> Self {
         Self::new(n, 100)
     }
 
-    /// `n` in a thousand.
+    /// Makes the ratio `n` in a thousand.
     #[must_use]
     pub const fn per_mille(n: u32) -> Self {
         Self::new(n, 1000)
     }
 
-    /// True when the ratio is zero.
+    /// Returns true when the ratio is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_never()
@@ -72,13 +72,13 @@ impl fmt::Display for Ratio {
 pub struct Span(pub Duration);
 
 impl Span {
-    /// `n` microseconds.
+    /// Makes a span of `n` microseconds.
     #[must_use]
     pub const fn micros(n: u64) -> Self {
         Self(Duration::from_micros(n))
     }
 
-    /// `n` milliseconds.
+    /// Makes a span of `n` milliseconds.
     #[must_use]
     pub const fn millis(n: u64) -> Self {
         Self(Duration::from_millis(n))

@@ -17,7 +17,7 @@ pub struct Records {
 }
 
 /// Runs `plan` with `seed`; when it fails, records it into `dir`. `again` are the arguments of
-/// towline-sim in front of the seed that run this plan, such as `--trees --seed`.
+/// towline-sim that run this plan, up to the seed, such as `--trees --seed`.
 ///
 /// # Errors
 /// When the run fails: the text says what failed, and with which command to run the seed again.
@@ -38,8 +38,8 @@ pub fn must_hold(plan: &Plan, seed: u64, again: &str, dir: &Path) -> Result<Repo
 
 /// Runs the plan that `plan_of` makes of each seed, with that seed.
 ///
-/// **Panics**: when a run fails; the text names its seed and the command that repeats it, of which
-/// `again` are the arguments in front of the seed.
+/// **Panics**: when a run fails; the text names its seed and the command that repeats it. `again`
+/// are the arguments of this command up to the seed.
 pub fn all_must_hold(
     seeds: std::ops::Range<u64>,
     plan_of: fn(u64) -> Plan,

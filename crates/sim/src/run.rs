@@ -54,7 +54,7 @@ pub struct Report {
     pub receivers: Vec<Totals>,
     /// Packets on the wire by type.
     pub wire: WireCounts,
-    /// Messages that receivers sent on their control connections.
+    /// Messages that reached the accepting ends of control connections.
     pub control: ControlCounts,
     /// Packets of new data that the link or the socket of some receiver lost, counted for each
     /// receiver.
@@ -66,7 +66,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// True for a run in which everything held.
+    /// Returns true for a run in which everything held.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failures.is_empty()
@@ -108,7 +108,7 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Report, PlanError> {
     Ok(finish(setting, false).0)
 }
 
-/// Runs the same run again and records it.
+/// Runs `plan` with `seed` as [`run`] does, and records the run.
 ///
 /// # Errors
 /// As [`run`].
@@ -378,7 +378,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// True when no process has anything left to do.
+/// Returns true when no process has anything left to do.
 fn is_over(simulation: &mut Simulation<SimNode>) -> bool {
     simulation.nodes().all(|(_, node)| node.is_finished())
 }
@@ -489,12 +489,12 @@ impl Maker {
         SimNode::Receiver(Box::new(node))
     }
 
-    /// When the owner of this end ends it.
+    /// Returns when the owner of this end ends it.
     fn ends_at(&self, end: &EndPlan) -> Option<Instant> {
         end.ends_at.map(|at| self.started + at.0)
     }
 
-    /// True when the receiver starts now because its host has power again.
+    /// Returns true when the receiver starts now because its host has power again.
     fn had_power_cut(&self, number: usize, now: Instant) -> bool {
         self.plan.events.iter().any(|event| match event.does {
             EventKind::PowerOff {
@@ -536,7 +536,7 @@ fn group(plan: &Plan) -> SocketAddr {
     SocketAddr::from(([239, 192, 0, 1], PORT))
 }
 
-/// How many hosts send or receive.
+/// Returns how many hosts send or receive.
 const fn index_count(plan: &Plan) -> usize {
     plan.senders.len() + plan.receivers.len()
 }
@@ -569,7 +569,8 @@ fn endpoint(
     }
 }
 
-/// Plans the end of faults at `at`: from then on, only the delay and the rate of the links remain.
+/// Plans the end of faults at `at`. From then on, only the delay and the rate of the links remain,
+/// and receive calls that join datagrams.
 fn calm(world: &mut World, plan: &Plan, at: Instant) {
     let quiet = |faults: &[Fault]| -> Vec<Fault> {
         let stays = |fault: &&Fault| matches!(fault, Fault::Delay(_) | Fault::Rate { .. });

@@ -13,7 +13,7 @@ pub trait Node {
     /// Runs one turn of the loop, which says by [`base::Io::wait`] when its next turn is due.
     fn turn(&mut self);
 
-    /// Called before the process is killed: the last chance to hand over counts.
+    /// Hands over counts for the last time: the process was killed, or has ended and starts anew.
     fn crashed(&mut self) {}
 }
 
@@ -65,8 +65,8 @@ impl<N: Node> Simulation<N> {
         Some(step)
     }
 
-    /// Runs until `is_done` holds, nothing is planned any more, or time `until` is reached; gives
-    /// whether `is_done` holds.
+    /// Runs until `is_done` holds, nothing is planned any more, or time `until` is reached. Returns
+    /// true when `is_done` holds.
     pub fn run(&mut self, until: Instant, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
         let mut turns = self.turns;
         loop {
@@ -82,13 +82,13 @@ impl<N: Node> Simulation<N> {
         }
     }
 
-    /// The world.
+    /// Returns the world.
     #[must_use]
     pub const fn world(&self) -> &SharedWorld {
         &self.world
     }
 
-    /// The nodes by endpoint; `None` while crashed.
+    /// Returns the nodes by endpoint, without those that have crashed.
     pub fn nodes(&self) -> impl Iterator<Item = (EndpointId, &N)> {
         self.nodes
             .iter()
@@ -96,18 +96,18 @@ impl<N: Node> Simulation<N> {
             .filter_map(|(i, node)| Some((EndpointId(i), node.as_ref()?)))
     }
 
-    /// The node on an endpoint; `None` while crashed.
+    /// Returns the node on an endpoint; `None` while crashed.
     pub fn node_mut(&mut self, id: EndpointId) -> Option<&mut N> {
         self.nodes[id.0].as_mut()
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.world.borrow().now
     }
 
-    /// Turns run so far.
+    /// Returns the number of turns run so far.
     #[must_use]
     pub const fn turns(&self) -> u64 {
         self.turns

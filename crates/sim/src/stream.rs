@@ -152,7 +152,7 @@ impl World {
         link_id(stream, 0)
     }
 
-    /// The next control event of an endpoint.
+    /// Returns the next control event of an endpoint.
     pub(crate) fn next_link_event(
         &mut self,
         endpoint: EndpointId,
@@ -177,7 +177,7 @@ impl World {
         Some((link, event))
     }
 
-    /// Queues bytes; gives how many were taken.
+    /// Queues bytes; returns how many were taken.
     pub(crate) fn stream_send(&mut self, from: EndpointId, link: LinkId, bytes: &[u8]) -> usize {
         let (stream, side) = end_of(link);
         let room_max = self.stream_conditions.unsent_bytes_max;
@@ -224,7 +224,7 @@ impl World {
         self.pump(stream, side);
     }
 
-    /// True when nothing waits to leave on an endpoint's streams.
+    /// Returns true when nothing waits to leave on an endpoint's streams.
     pub(crate) fn has_sent_links(&self, id: EndpointId) -> bool {
         let epoch = self.endpoints[id.0].epoch;
         let ends = self
@@ -467,7 +467,7 @@ impl World {
     }
 }
 
-/// Each side of a stream has a number of its own.
+/// Returns the number of one side of a stream; each side has a number of its own.
 fn link_id(stream: usize, side: usize) -> LinkId {
     LinkId(u32::try_from(stream * 2 + side).expect("a run has fewer than 2^31 connections"))
 }

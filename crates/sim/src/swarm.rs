@@ -22,7 +22,7 @@ use crate::{
 mod later;
 use later::{with_endings, with_forger, with_keys};
 
-/// The plan that `seed` stands for.
+/// Returns the plan that `seed` stands for.
 #[must_use]
 pub fn plan(seed: u64) -> Plan {
     with_forger(
@@ -53,8 +53,7 @@ fn without_endings(seed: u64) -> Plan {
     };
     let share = Menu::draw(rng);
     let sender = |rng: &mut Rng| EndPlan {
-        // A sender waits this long for the expected receivers; it is shorter than the run's
-        // deadline.
+        // The end of a sender's session may take this long, which is less than the run's deadline.
         patience: Span::millis(100_000),
         ..end(rng, share, false)
     };
@@ -108,11 +107,12 @@ fn without_endings(seed: u64) -> Plan {
     }
 }
 
-/// The plan of a tree that `seed` stands for: 1 to 50 receivers, the same faults, and more crashes.
+/// Returns the plan of a tree that `seed` stands for: 1 to 50 receivers, the same faults, and more
+/// crashes.
 ///
-/// When no process is killed, or only receivers that soon come back, the sender must have a proof
-/// from each. In other runs only this must hold: no wrong content, no false claim, and no end
-/// without a reason.
+/// The sender must have a proof from each receiver if it waits long enough for them to join, and if
+/// no process ends except receivers that soon come back. In other runs only this must hold: no
+/// wrong content, no false claim, and no end without a reason.
 #[must_use]
 pub fn tree_plan(seed: u64) -> Plan {
     let mut plan = without_endings(seed ^ 0x7ee5);
@@ -180,7 +180,7 @@ fn crash(rng: &mut Rng, calm_ms: u64, receivers: usize) -> EventPlan {
     }
 }
 
-/// True for a receiver that is killed and soon started again.
+/// Returns true for a receiver that is killed and soon started again.
 const fn comes_back(event: &EventPlan) -> bool {
     let is_receiver = matches!(event.who, Who::Receiver(_));
     let is_soon = matches!(
@@ -274,8 +274,8 @@ fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
     }
 }
 
-/// In one tree of four a file changes, at the latest in the middle of a second pass. Drawn apart:
-/// the rest of a seed's plan does not depend on it.
+/// Draws, for one tree of four, a file that changes, at the latest in the middle of a second pass.
+/// `rng` is a copy, so that these draws do not change the rest of a seed's plan.
 fn change(mut rng: Rng) -> Option<FileChange> {
     rng.next_u64();
     rng.chance(1, 4).then(|| FileChange {
@@ -607,8 +607,8 @@ fn events(
     list
 }
 
-/// True for an event after which a session with reports still delivers everything: no process ends,
-/// and the MTU stays.
+/// Returns true for an event after which a session with reports still delivers everything: no
+/// process ends, and the MTU stays.
 const fn is_survivable(event: &EventKind) -> bool {
     !matches!(
         event,

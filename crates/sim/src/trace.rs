@@ -20,7 +20,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty record; `describe` turns a datagram into one line.
+    /// Makes an empty record; `describe` turns a datagram into one line.
     #[must_use]
     pub fn new(started: Instant, describe: fn(&[u8]) -> String) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Trace {
         self.line(now, &format!("{} -> {}: {what}", frame.source, frame.to));
     }
 
-    /// The text.
+    /// Returns the text. Its last line says how many lines were left out, if any were.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.text.clone();
@@ -62,7 +62,7 @@ impl Trace {
         text
     }
 
-    /// The datagrams that reached the switch, as a pcap file.
+    /// Returns the datagrams that reached the switch, as a pcap file.
     #[must_use]
     pub fn pcap(&self) -> &[u8] {
         self.pcap.bytes()

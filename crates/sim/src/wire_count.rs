@@ -28,7 +28,7 @@ pub struct WireCounts {
 }
 
 impl WireCounts {
-    /// All packets.
+    /// Returns the number of all packets.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.spm + self.odata + self.rdata + self.nak + self.ncf + self.spmr + self.other
@@ -109,7 +109,7 @@ fn odata_sqn(tpdu: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(tpdu.get(16..20)?.try_into().ok()?))
 }
 
-/// One line for the trace.
+/// Returns a line about a packet, for the trace.
 pub(crate) fn describe(tpdu: &[u8]) -> String {
     match Packet::parse(tpdu) {
         Ok(packet) => packet.to_string(),

@@ -64,7 +64,7 @@ pub struct World {
 pub type SharedWorld = Rc<RefCell<World>>;
 
 impl World {
-    /// An empty world whose every random choice follows from `seed`.
+    /// Makes an empty world whose every random choice follows from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -143,37 +143,37 @@ impl World {
         id
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// Counts of an endpoint's sockets.
+    /// Returns the counts of an endpoint's sockets.
     #[must_use]
     pub fn counts(&self, endpoint: EndpointId) -> EndpointCounts {
         self.endpoints[endpoint.0].counts
     }
 
-    /// Packets that reached the switch, by type.
+    /// Returns the packets that reached the switch, by type.
     #[must_use]
     pub const fn wire_counts(&self) -> &WireCounts {
         &self.tally.counts
     }
 
-    /// Messages that receivers sent on their control connections.
+    /// Returns the messages that reached the accepting ends of control connections.
     #[must_use]
     pub const fn control_counts(&self) -> ControlCounts {
         self.control_tally.counts()
     }
 
-    /// Lost packets of new data, counted for each receiver.
+    /// Returns the number of lost packets of new data, counted for each receiver.
     #[must_use]
     pub const fn data_lost(&self) -> u64 {
         self.tally.data_lost
     }
 
-    /// How many sequence numbers of new data at least one receiver lost.
+    /// Returns how many sequence numbers of new data at least one receiver lost.
     #[must_use]
     pub fn sqns_lost(&self) -> usize {
         self.tally.sqns_lost.len()
@@ -184,7 +184,8 @@ impl World {
         self.schedule(at, Event::Action(action));
     }
 
-    /// Makes an endpoint's turn due at `at`, or later when its host is busy until then.
+    /// Makes an endpoint's turn due at `at`, or as soon after as the endpoint is not busy. A turn
+    /// that is due earlier stays due.
     pub fn wake(&mut self, id: EndpointId, at: Instant) {
         let endpoint = &mut self.endpoints[id.0];
         let at = at.max(endpoint.busy_until).max(self.now);
@@ -353,7 +354,7 @@ impl World {
         });
     }
 
-    /// True while a partition stops datagrams between the two hosts.
+    /// Returns true while a partition stops datagrams between the two hosts.
     pub(crate) fn is_cut(&self, from: HostId, to: HostId) -> bool {
         self.cuts.iter().any(|cut| {
             let (leaves, enters) = (cut.island.contains(&from), cut.island.contains(&to));

@@ -23,7 +23,8 @@ pub(super) enum Tile {
 /// What is noteworthy about a delivery that is in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
-    /// The bytes differ from those sent, and are those of no other message either.
+    /// The bytes differ from those sent. For [`Tiles::InOrder`], the bytes of another message are
+    /// an error instead.
     pub(super) is_damaged: bool,
     /// Nothing before it was delivered to this receiver or reported lost, although the session
     /// began earlier.
@@ -53,8 +54,8 @@ impl Tiles {
         }
     }
 
-    /// Accounts for a loss report. Returns true when this report is the receiver's first of the
-    /// session, and begins later than the session.
+    /// Accounts for a loss report. Returns true when nothing of the session came to the receiver
+    /// before this report, and the report begins later than the session.
     pub(super) fn lost(
         &mut self,
         publication: &Publication,
@@ -91,8 +92,8 @@ impl Tiles {
         }
     }
 
-    /// Checks that all was accounted for, from where the receiver began (or from the session's
-    /// start).
+    /// Checks that everything was accounted for: with `from_start` from the session's start,
+    /// otherwise from where the receiver began.
     pub(super) fn end(&self, publication: &Publication, from_start: bool) -> Result<(), String> {
         let end = publication.end;
         match self {
@@ -183,7 +184,7 @@ fn scattered(
     })
 }
 
-/// The bytes of the packet at `position`.
+/// Returns the bytes of the packet at `position`.
 fn piece(ledger: &Ledger, publication: &Publication, record: Record, position: u64) -> Vec<u8> {
     let mut whole = vec![0; record.len];
     payload::fill(ledger.stream, record.message, &mut whole);

@@ -35,7 +35,8 @@ pub struct Totals {
     pub lost_of_strangers: u64,
     /// Sessions that ended after everything was delivered or reported lost.
     pub ended: u64,
-    /// Sessions given up: for silence, or because their senders broke them off.
+    /// Sessions given up: for silence, because their senders broke them off or dropped this
+    /// receiver, or because they need a key that it does not have.
     pub gone: u64,
     /// Of `gone`: sessions that their senders broke off.
     pub broken_off: u64,
@@ -58,9 +59,9 @@ struct Session {
 }
 
 impl Witness {
-    /// The judge of a receiver that has no session yet. It expects messages in order, or packets as
-    /// they arrive. [`Ledger::begin`](super::Ledger::begin) has told the ledger what the receiver
-    /// must get.
+    /// Makes the judge of a receiver that has no session yet. The receiver expects messages in
+    /// order, or packets as they arrive. [`Ledger::begin`](super::Ledger::begin) has told the
+    /// ledger what the receiver must get.
     #[must_use]
     pub fn new(who: String, ledger: SharedLedger, is_in_order: bool) -> Self {
         let (sessions, totals) = (BTreeMap::new(), Totals::default());
@@ -74,7 +75,7 @@ impl Witness {
         }
     }
 
-    /// A sender was heard.
+    /// Notes that a sender was heard.
     pub fn found(&mut self, session: u32, name: &str, source: IpAddr) {
         let publication = self.ledger.borrow().find(name, source);
         let Some(publication) = publication else {
@@ -105,7 +106,7 @@ impl Witness {
         }
     }
 
-    /// A message was delivered.
+    /// Checks a message that was delivered.
     pub fn message(&mut self, session: u32, position: u64, data: &[u8]) {
         if self.strangers.contains(&session) {
             return;
@@ -139,7 +140,7 @@ impl Witness {
         }
     }
 
-    /// Packets were reported lost.
+    /// Checks a report of lost packets.
     pub fn lost(&mut self, session: u32, first: u64, count: u64) {
         if self.strangers.contains(&session) {
             self.totals.lost_of_strangers += count;
@@ -168,7 +169,8 @@ impl Witness {
         }
     }
 
-    /// The sender closed, and everything before was delivered or reported lost.
+    /// Notes that the session has ended, and checks that its sender closed it and that everything
+    /// before was delivered or reported lost.
     pub fn ended(&mut self, session: u32) {
         if self.strangers.remove(&session) {
             return;
@@ -194,7 +196,7 @@ impl Witness {
         }
     }
 
-    /// The session was given up, for silence or because the sender aborted it.
+    /// Notes that the receiver gave the session up.
     pub fn gone(&mut self, session: u32) {
         if self.strangers.remove(&session) {
             return;
@@ -207,13 +209,13 @@ impl Witness {
         }
     }
 
-    /// The sender broke the session off, and told the receiver so.
+    /// Notes that the sender broke the session off, and told the receiver so.
     pub fn broken_off(&mut self, session: u32) {
         self.totals.broken_off += u64::from(self.sessions.contains_key(&session));
         self.gone(session);
     }
 
-    /// The sender dropped this receiver from the session, and told it.
+    /// Notes that the sender dropped this receiver from the session, and told it.
     pub fn dropped(&mut self, session: u32) {
         self.totals.dropped += u64::from(self.sessions.contains_key(&session));
         self.gone(session);
@@ -229,19 +231,19 @@ impl Witness {
         }
     }
 
-    /// Number of sessions that were found and have not ended.
+    /// Returns the number of sessions that were found and have not ended.
     #[must_use]
     pub fn open_sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// What this receiver got.
+    /// Returns what this receiver got.
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// True when the receiver takes messages in order and must miss none of this session.
+    /// Returns true when the receiver takes messages in order and must miss none of this session.
     fn is_owed_all(&self, session: u32) -> bool {
         let ledger = self.ledger.borrow();
         let known = self.sessions.get(&session).filter(|_| self.is_in_order);
@@ -250,7 +252,7 @@ impl Witness {
         })
     }
 
-    /// The totals at the end of the receiver's process.
+    /// Returns the totals at the end of the receiver's process.
     #[must_use]
     pub fn final_totals(&self) -> Totals {
         Totals {

@@ -143,8 +143,8 @@ impl Troubles {
                     ..EndpointSetup::new(host, Some(group(feed)))
                 });
             }
-            // No process of a receiver pauses at first: it would know no frame yet that was faster
-            // than those of its pause.
+            // No process of a receiver pauses at first. Deadlines count from the fastest frame that
+            // it knows, which would then be a frame of its pause.
             if plan.pauses && machine > 0 && rng.chance(1, 2) {
                 let at = started + Duration::from_millis(rng.between(300, 1500));
                 let length = Duration::from_millis(rng.between(1, 400));
@@ -302,7 +302,7 @@ struct Court {
     sink: Sink,
     /// By feed: packets with bit errors that no checksum detects.
     tainted: [u64; 2],
-    /// By feed: packets that were recovered, perhaps with such a packet.
+    /// By feed: packets that were recovered, perhaps with the help of a tainted packet.
     spoiled: [u64; 2],
     /// Frames that the receiver of each feed had whole.
     whole: [u64; 2],
@@ -349,7 +349,7 @@ impl Court {
     }
 
     /// Checks what the feeds are said to have brought against what was given out: each number is
-    /// counted at most once of each feed.
+    /// counted at most once for each feed.
     fn judge_counts(&self, counts: [FeedCounts; 2], record: &mut Record) {
         let all = self.feeds.arbiter().counters();
         let [one, other] = counts;

@@ -40,7 +40,7 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// A store with the plan's faults, which finds what `disk` holds.
+    /// Makes a store with the plan's faults, which finds what `disk` holds.
     #[must_use]
     pub fn new(disk: Disk, objects: &ObjectsPlan) -> Self {
         let mut store = MemoryStore::default();
@@ -50,7 +50,7 @@ impl DiskStore {
         Self { store, disk }
     }
 
-    /// The content, once it is in place.
+    /// Returns the content, once it is in place.
     #[must_use]
     pub fn committed(&self) -> Option<&[u8]> {
         self.store.committed()

@@ -25,9 +25,9 @@ pub struct IntruderNode {
     rng: Rng,
     plan: IntruderPlan,
     group: SocketAddr,
-    /// Packets heard, each with its source; a new packet replaces the oldest.
+    /// Packets heard, each with its source. Beyond [`HEARD_MAX`], a new packet replaces the oldest.
     heard: Vec<(SocketAddr, Vec<u8>)>,
-    /// The sessions whose data was heard: by then all receivers that wait for a session know it.
+    /// The sessions whose data was heard. Then all receivers that the session waited for know it.
     begun: BTreeSet<[u8; 8]>,
     next: usize,
     due: Instant,
@@ -52,7 +52,7 @@ impl IntruderNode {
         }
     }
 
-    /// One turn: listens, and sends a packet when one is due.
+    /// Makes one turn: listens, and sends a packet when one is due.
     pub fn turn(&mut self) {
         let now = self.io.now();
         self.listen();
@@ -138,7 +138,7 @@ impl IntruderNode {
         };
     }
 
-    /// The destination of a packet: the group or the host behind `source`.
+    /// Returns the destination of a packet: the group or the host behind `source`.
     fn target(&mut self, source: SocketAddr) -> SocketAddr {
         if self.rng.chance(1, 2) {
             self.group
@@ -152,7 +152,7 @@ impl IntruderNode {
         self.rng.fill(bytes);
     }
 
-    /// Random bytes with an existing packet type and a correct checksum.
+    /// Makes random bytes with an existing packet type and a correct checksum.
     fn plausible(&mut self, bytes: &mut Vec<u8>) {
         bytes.resize(index(self.rng.between(16, 120)), 0);
         self.rng.fill(bytes);
@@ -164,7 +164,7 @@ impl IntruderNode {
         seal(bytes);
     }
 
-    /// An SPM of a sender that nobody has heard of.
+    /// Makes an SPM of a sender that nobody has heard of.
     fn stranger(&mut self, bytes: &mut Vec<u8>) {
         let mut gsi = [0; 6];
         self.rng.fill(&mut gsi);
@@ -183,7 +183,8 @@ impl IntruderNode {
         emit(bytes, &addressing, &Body::Spm(spm), &[], &[]);
     }
 
-    /// A NAK list for packets that the sender of a heard packet may or may not have.
+    /// Makes a NAK list for packets that the sender of a heard packet may or may not have. Returns
+    /// where to send it.
     fn naks(&mut self, source: SocketAddr, tpdu: &[u8], bytes: &mut Vec<u8>) -> SocketAddr {
         let Ok(packet) = Packet::parse(tpdu) else {
             return self.group;
@@ -217,7 +218,8 @@ impl IntruderNode {
         self.target(source)
     }
 
-    /// An SPM of the session of a heard packet that ends it, resets it, or moves its window.
+    /// Makes an SPM for the session of a heard packet. It ends the session, resets it, or moves its
+    /// window.
     fn order(&mut self, source: SocketAddr, tpdu: &[u8], bytes: &mut Vec<u8>) {
         let Ok(packet) = Packet::parse(tpdu) else {
             return;
@@ -247,7 +249,8 @@ impl IntruderNode {
         emit(bytes, &addressing, &Body::Spm(spm), options, &[]);
     }
 
-    /// A heard packet moved far ahead or back: sequence number, trail and lead alike.
+    /// Moves a heard packet far ahead or back. Each of sequence number, trail and lead moves with a
+    /// chance of one half.
     fn far(&mut self, mut tpdu: Vec<u8>) -> Vec<u8> {
         let jumps = [1 << 31, (1 << 31) - 1, 1_000_000, 5_000, u32::MAX - 1_000];
         let jump = jumps[index(self.rng.below(jumps.len() as u64))];
@@ -263,7 +266,7 @@ impl IntruderNode {
         tpdu
     }
 
-    /// Packets that are known to have stopped other implementations.
+    /// Makes a packet that is known to have stopped other implementations.
     fn classic(&mut self, bytes: &mut Vec<u8>) {
         let odata = [0, 7, 0x1d, 0x4c, 4, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
         match self.rng.below(4) {
@@ -288,7 +291,7 @@ impl IntruderNode {
     }
 }
 
-/// The session that a downstream packet belongs to, and whether it is new data.
+/// Returns the session that a downstream packet belongs to, and whether the packet is new data.
 fn session_of(tpdu: &[u8]) -> Option<(bool, [u8; 8])> {
     const DOWNSTREAM: [u8; 4] = [0, 4, 5, 10];
     let mut name = [0; 8];

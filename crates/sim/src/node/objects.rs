@@ -29,7 +29,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree of files of random sizes, whose bytes follow from `seed`.
+    /// Makes a tree of files of random sizes, whose bytes follow from `seed`.
     ///
     /// **Panics** (bug): when no manifest can be made of files of these sizes.
     #[must_use]
@@ -61,7 +61,8 @@ impl Tree {
         }
     }
 
-    /// Whether `bytes` are what was sent. The file that changes may be left out, as zeros.
+    /// Returns true when `bytes` are what was sent. The file that changes may be left out, as
+    /// zeros.
     fn is_sent(&self, bytes: &[u8]) -> bool {
         let wanted = self.content.bytes();
         let place = self.changing.map_or(0..0, |index| {
@@ -135,7 +136,7 @@ impl SenderNode {
         }
     }
 
-    /// One turn of the process.
+    /// Makes one turn of the process.
     pub fn turn(&mut self) {
         let now = self.driver.io.now();
         if self.has_exited {
@@ -169,7 +170,7 @@ impl SenderNode {
         }
     }
 
-    /// True when the program has ended.
+    /// Returns true when the program has ended.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.has_exited
@@ -211,7 +212,7 @@ impl SenderNode {
         (done, outcome.is_proven())
     }
 
-    /// What the sender says about each receiver, in short.
+    /// Returns what the sender says about each receiver, in short.
     #[must_use]
     pub fn outcome_text(&self) -> String {
         let outcome = self.driver.endpoint.transfer().outcome();
@@ -278,7 +279,8 @@ pub struct TakerNode {
     wanted: Tree,
     totals: Rc<RefCell<Vec<Totals>>>,
     progress: Progress,
-    /// The most bytes held so far: of packets, and of the manifest. Then the bound of each.
+    /// The most bytes held so far, of packets and of the manifest, and then the most allowed of
+    /// both.
     held_bytes_max: [usize; 2],
     bound_bytes: [usize; 2],
     ends_at: Option<Instant>,
@@ -333,7 +335,7 @@ impl TakerNode {
         }
     }
 
-    /// One turn of the process.
+    /// Makes one turn of the process.
     pub fn turn(&mut self) {
         if self.has_exited {
             return;
@@ -389,7 +391,8 @@ impl TakerNode {
         }
     }
 
-    /// True when the program has ended, or has heard no sender and would wait for one for ever.
+    /// Returns true when the program has ended, or has heard no sender and would wait for one for
+    /// ever.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let never_joined = self.sessions().is_empty()
@@ -397,19 +400,19 @@ impl TakerNode {
         self.has_exited || never_joined
     }
 
-    /// The packet streams that were found.
+    /// Returns the packet streams that were found.
     fn sessions(&self) -> Vec<u32> {
         let receiver = self.driver.endpoint.receiver();
         receiver.map_or_else(Vec::new, |receiver| receiver.sessions().collect())
     }
 
-    /// True when the whole tree is in place.
+    /// Returns true when the whole tree is in place.
     #[must_use]
     pub fn has_delivered(&self) -> bool {
         self.committed().is_some()
     }
 
-    /// The content, once it is in place.
+    /// Returns the content, once it is in place.
     fn committed(&self) -> Option<&[u8]> {
         let store = self.driver.endpoint.transfers().first()?.store()?;
         store.committed()

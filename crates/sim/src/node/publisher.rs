@@ -325,7 +325,7 @@ impl PublisherNode {
         self.plan.ends_at.filter(|_| !self.is_closed)
     }
 
-    /// When the owner's time has come, offers no more messages.
+    /// Offers no more messages once the owner's time has come.
     fn end_when_due(&mut self, now: Instant) {
         if self.due_end().is_some_and(|due| due <= now) {
             self.plan.workload.messages = self.next;

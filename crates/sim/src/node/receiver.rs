@@ -45,7 +45,7 @@ pub struct ReceiverPlan {
 }
 
 impl ReceiverPlan {
-    /// The session to open.
+    /// Returns the session to open.
     pub(super) const fn receiving(&self) -> Receiving {
         Receiving {
             config: self.config,
@@ -112,7 +112,7 @@ impl ReceiverNode {
         }
     }
 
-    /// One turn of the process.
+    /// Makes one turn of the process.
     pub fn turn(&mut self) {
         let now = self.driver.io.now();
         if self.has_exited {
@@ -156,7 +156,7 @@ impl ReceiverNode {
         }
     }
 
-    /// True when every session that was found has ended.
+    /// Returns true when the process has ended, or every session that it found has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.has_exited || self.sink.witness.open_sessions() == 0
@@ -239,7 +239,7 @@ impl ReceiverNode {
         });
     }
 
-    /// A receiver with a key must report only to senders that have the same key.
+    /// Checks that a receiver with a key reports only to senders that have the same key.
     fn check_reports(&self) {
         let end = &self.driver.endpoint;
         if let Some(reporter) = end.reporter().filter(|_| self.has_key) {

@@ -60,8 +60,8 @@ pub(super) fn with_keys(seed: u64, mut plan: Plan) -> Plan {
     };
     draw(&mut plan.senders, 6);
     draw(&mut plan.receivers, 3);
-    // A receiver with another key may hear a forged session before the real one, as no sender waits
-    // for it.
+    // A receiver with another key may hear a forged session before the real one, because no sender
+    // waits for it.
     let mut all = plan.senders.iter().chain(&plan.receivers);
     let is_alike = all.all(|end| end.secret == plan.senders[0].secret);
     if let Some(intruder) = &mut plan.intruder

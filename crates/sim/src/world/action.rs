@@ -10,7 +10,7 @@ use crate::{fault::IoFaults, pipe::Fault};
 pub enum Action {
     /// The host runs nothing for a time; datagrams go on filling its socket buffers.
     Pause {
-        /// Which.
+        /// The host that pauses.
         host: HostId,
         /// How long.
         length: Duration,
@@ -28,42 +28,42 @@ pub enum Action {
     Heal,
     /// Replaces the faults on a host's way in.
     Ingress {
-        /// Which.
+        /// The host.
         host: HostId,
         /// The new faults.
         faults: Vec<Fault>,
     },
     /// Replaces the faults on a host's way out.
     Egress {
-        /// Which.
+        /// The host.
         host: HostId,
         /// The new faults.
         faults: Vec<Fault>,
     },
     /// Replaces the faults of an endpoint's socket calls.
     Io {
-        /// Which.
+        /// The endpoint.
         endpoint: EndpointId,
         /// The new faults.
         faults: IoFaults,
     },
     /// Changes the longest datagram that leaves an endpoint.
     Mtu {
-        /// Which.
+        /// The endpoint.
         endpoint: EndpointId,
         /// UDP payload bytes.
         mtu: usize,
     },
     /// Ends an endpoint's process.
     Crash {
-        /// Which.
+        /// The endpoint.
         endpoint: EndpointId,
         /// Only the process, or its whole host.
         kind: CrashKind,
     },
     /// Starts an endpoint's process anew, with empty memory, if none is running.
     Restart {
-        /// Which.
+        /// The endpoint.
         endpoint: EndpointId,
     },
     /// Changes nothing in the world: [`step`](super::World::step) returns

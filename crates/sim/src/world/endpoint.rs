@@ -40,7 +40,7 @@ pub struct EndpointSetup {
 }
 
 impl EndpointSetup {
-    /// An endpoint with generous bounds and no faults.
+    /// Makes an endpoint with generous bounds and no faults.
     #[must_use]
     pub fn new(host: HostId, group: Option<SocketAddr>) -> Self {
         Self {
@@ -83,7 +83,8 @@ pub(crate) struct Endpoint {
     pub(crate) upstream: SocketAddr,
     pub(crate) rng: Rng,
     pub(crate) is_up: bool,
-    /// Number of restarts. What was addressed to an earlier process does not reach this one.
+    /// How many processes have ended here. What was addressed to an earlier process does not reach
+    /// the current one.
     pub(crate) epoch: u32,
     pub(crate) received: VecDeque<(Arrival, Rc<[u8]>)>,
     pub(crate) received_bytes: usize,
@@ -95,7 +96,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that may run from `now` on.
+    /// Makes an endpoint that may run from `now` on.
     pub(super) fn new(setup: EndpointSetup, upstream: SocketAddr, rng: Rng, now: Instant) -> Self {
         Self {
             upstream,
@@ -113,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// Which of the endpoint's sockets takes `frame`, if any.
+    /// Returns which of the endpoint's sockets takes `frame`, if any.
     pub(super) fn takes(&self, frame: &Frame) -> Option<Socket> {
         if self.setup.group == Some(frame.to) {
             Some(Socket::Group)

@@ -139,8 +139,8 @@ impl Disk {
         within.create(path, 0o600)
     }
 
-    /// Makes a file in a private directory with its final mode, to be written at once. Returns true
-    /// beside the file when the file has this mode, and false when the mode must be set later.
+    /// Makes a file in a private directory with its final mode, to be written at once. Returns the
+    /// file, and true when the file has this mode; with false, the mode must be set later.
     pub(super) fn create_as(
         &self,
         within: &Directory,

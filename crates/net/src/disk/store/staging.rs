@@ -42,7 +42,8 @@ pub(super) struct Staging {
     pub(super) tree: Directory,
     /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
-    /// The inode of each staged file that was opened, 0 for other files. The hashed file has it.
+    /// The inode of each staged file that was opened, by which the hashed file is known again; 0
+    /// for other files.
     pub(super) inodes: Vec<u64>,
     /// Ranges of the content that are staged, without files that are in place.
     pub(super) held: RangeSet,
