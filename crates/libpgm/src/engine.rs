@@ -71,7 +71,7 @@ exported! {
     pgm_time_since_epoch: extern "C" fn(Option<&u64>, Out<'_, i64>) = since_epoch;
 }
 
-/// A text of this library, which stays as long as the process.
+/// A text of this library. It stays as long as the process.
 #[repr(transparent)]
 struct Text(*const c_char);
 

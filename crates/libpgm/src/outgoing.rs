@@ -58,8 +58,8 @@ impl Events {
     }
 
     /// Notes whether the window takes another message. Call it while the publisher is locked. Two
-    /// callers at a time could leave a descriptor that does not agree with `is_full`; a program
-    /// that waits for this descriptor would wait for ever.
+    /// callers at a time could leave a descriptor that does not agree with `is_full`. A program
+    /// could then wait for this descriptor for ever.
     fn set_full(&self, _publisher: &MutexGuard<'_, Publisher>, is_full: bool) {
         if self.is_full.swap(is_full, Ordering::AcqRel) != is_full {
             if is_full {

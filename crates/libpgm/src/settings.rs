@@ -1,7 +1,7 @@
 //! The values of a socket's options, and what they stand for: parameters of a session, options of
 //! its sockets, groups.
 //!
-//! Up to a bound, windows are at least as large as asked for, because a small one only loses what
+//! Up to a bound, windows are at least as large as asked for: a small window only loses data that
 //! could be repaired. The intervals of NAKs are not taken over, because the engine measures the
 //! round trip and asks earlier. A program's retries and intervals say how long the engine asks at
 //! least.
@@ -114,7 +114,7 @@ impl Settings {
         self.window_sqns(Number::RxwSqns, Number::RxwSecs, Number::RxwMaxRte)
     }
 
-    /// Returns the name of an option that must be set before the socket can be bound, and is not;
+    /// Returns the name of an option that is not set, and without which the socket cannot be bound.
     /// `None` when none is missing.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let sending = [

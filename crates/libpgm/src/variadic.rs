@@ -62,9 +62,9 @@ fn formatted(format: *const c_char, arguments: Arguments, then: impl FnOnce(&CSt
 }
 
 // The System V convention for x86-64: six integer arguments in registers, eight others in xmm0 to
-// xmm7 when al is not 0, the rest on the stack. A `va_list` holds the bytes of registers that are
-// used up, where the stack goes on, and where the registers were saved: here 48 bytes above the
-// list.
+// xmm7 when al is not 0, the rest on the stack. A `va_list` holds three things: how many bytes of
+// the registers are used up, where the arguments on the stack begin, and where the registers were
+// saved. Here they are saved 48 bytes above the list.
 #[cfg(target_arch = "x86_64")]
 macro_rules! variadic {
     ($name:ident, $to:ident, $fixed_bytes:literal, $list_register:literal) => {

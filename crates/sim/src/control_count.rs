@@ -1,5 +1,5 @@
-//! Counts the messages that reach the accepting ends of control connections: all messages, and the
-//! reports in the busiest second, so that a run can check the bounds of reports.
+//! Counts the messages that reach the accepting ends of control connections: all of them, and the
+//! reports in the busiest second. A run can thus check the bounds of reports.
 
 use std::collections::BTreeMap;
 

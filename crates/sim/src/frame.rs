@@ -39,9 +39,9 @@ impl Frame {
     /// Flips up to `bits_max` random bits.
     ///
     /// When the Internet checksum misses an error in the data of ODATA or RDATA, the frame is
-    /// tainted. Elsewhere bits are drawn again until the checksum notices; after 32 draws the frame
-    /// stays as it is. A header that is wrong and looks right is a forgery, which 16 bits cannot
-    /// prevent.
+    /// tainted. If the checksum misses an error elsewhere, the bits are drawn again. After 32 such
+    /// draws the frame stays as it is. A header that is wrong and looks right is a forgery, which
+    /// 16 bits cannot prevent.
     pub fn corrupt(&mut self, bits_max: u32, rng: &mut Rng) {
         if self.bytes.is_empty() {
             return;

@@ -472,7 +472,7 @@ struct Sink {
     tainted: u64,
     damaged: u64,
     /// True once the stream has ended. It must not begin anew after that: nobody forges packets
-    /// here, so that no stream contradicts itself.
+    /// here, so no stream contradicts itself.
     has_ended: bool,
     is_over: bool,
     record: Rc<RefCell<Record>>,

@@ -15,14 +15,14 @@
 //!                              trace, pcap             ledger --> failures, fingerprint
 //! ```
 //!
-//! Where to look: the world is `world` (clock, hosts, events), `pipe` and `fault` (what goes
-//! wrong), `stream` (control connections), `io` (an endpoint's view); the processes are in
-//! [`node`]; the checks are in [`check`] and at the end of `run`; [`plan`] says what a run consists
+//! Where to look: the world is in `world` (clock, hosts, events), `pipe` and `fault` (what goes
+//! wrong), `stream` (control connections) and `io` (an endpoint's view). The processes are in
+//! [`node`]. The checks are in [`check`] and at the end of `run`. [`plan`] says what a run consists
 //! of.
 //!
-//! Invariants: one plan and one seed are one run, to the last byte; nothing reads a clock; draws in
-//! one part do not change those in another; a turn always takes time, so that a loop that spins is
-//! found out instead of hanging the simulation.
+//! Invariants: one plan and one seed are one run, to the last byte. Nothing reads a clock. Draws in
+//! one part do not change the draws in another. A turn always takes time, so a loop that spins is
+//! found out and does not hang the simulation.
 //!
 //! A failed seed: `cargo run -p towline-sim -- --seed N` runs it again and says where its trace and
 //! its pcap are.

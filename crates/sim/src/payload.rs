@@ -1,7 +1,7 @@
 //! The content of the simulated messages: bytes that prove which message they are.
 //!
 //! PGM's own checksum has 16 bits, too few to find every bit error. So every message of at least 16
-//! bytes carries a 64-bit checksum and its number, and every message, however short, is compared
+//! bytes carries a 64-bit checksum and its number. Every message, however short, is also compared
 //! byte by byte with what was sent.
 //!
 //! ```text

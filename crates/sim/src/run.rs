@@ -273,8 +273,8 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Checks that senders claim no more deliveries than there are trees in place, and that they
-    /// have the proof that the plan wants.
+    /// Checks that senders claim no more deliveries than there are trees in place. Also checks that
+    /// each sender has proof of delivery, if the plan wants that.
     fn judge_proofs(&self) {
         let mut claimed = 0;
         for (_, node) in self.simulation.nodes() {

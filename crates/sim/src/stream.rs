@@ -387,7 +387,8 @@ impl World {
     fn send_kind(&mut self, stream: usize, to: usize, kind: Kind) {
         let conditions = self.stream_conditions;
         let mut delay = conditions.delay.0 + self.rng.duration_up_to(conditions.jitter.0);
-        // Without loss nothing waits; each loss costs a time-out, twice as long as the one before.
+        // Without loss nothing waits. Each loss costs a time-out, and each time-out is twice as
+        // long as the last.
         let mut wait = conditions.retransmit.0;
         while conditions.loss.draw(&mut self.rng) && wait < conditions.timeout.0 {
             delay += wait;

@@ -11,8 +11,8 @@
 //!                                                                          endpoint's next turn
 //! ```
 //!
-//! Invariants: time never goes backwards; events of one instant happen in the order in which they
-//! were scheduled; nothing depends on memory addresses or on hash order, so a seed always gives the
+//! Invariants: time never goes backwards. Events of one instant happen in the order in which they
+//! were scheduled. Nothing depends on memory addresses or on hash order, so a seed always gives the
 //! same run.
 
 use std::{

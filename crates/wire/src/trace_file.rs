@@ -7,9 +7,9 @@
 //! ```text
 //! read more --> | ... unread bytes ... |  --step--> (taken, Packet|Block|More|Damaged|Lost)
 //! ```
-//! Invariants: a step takes at least one byte, asks for more bytes, or says that the rest is lost;
-//! it never takes more than it was shown; from a file that was cut it gives the records before the
-//! cut, then asks for more.
+//! Invariants: a step takes at least one byte, asks for more bytes, or says that the rest is lost.
+//! It never takes more bytes than it was shown. From a file that was cut, the decoder gives the
+//! records before the cut, then asks for more.
 
 use std::{fmt, ops::ControlFlow};
 

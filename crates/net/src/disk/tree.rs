@@ -36,8 +36,8 @@ pub struct Tree {
     /// What the walk left out, one sentence each.
     pub notes: Vec<String>,
     /// What the walk found below the sources and could not read; see [`Tree::select`]. A file that
-    /// this process may not read is in the manifest all the same: the sender withdraws it when its
-    /// turn comes, so that receivers can name it.
+    /// this process may not read is in the manifest all the same, so that receivers can name it.
+    /// The sender withdraws it when its turn comes.
     pub unsent: Vec<Unsent>,
 }
 
@@ -109,8 +109,9 @@ impl Tree {
     /// this process may not read is found before any receiver waits.
     ///
     /// # Errors
-    /// When something cannot be read and may not be skipped (the first ten are named), or no
-    /// manifest can be made: two sources have the same name, or a name cannot be delivered.
+    /// When something cannot be read and may not be skipped; the error names the first ten paths.
+    /// Also when no manifest can be made: two sources have the same name, or a name cannot be
+    /// delivered.
     pub fn select(
         sources: Vec<TreeSource>,
         options: TreeOptions,
@@ -551,7 +552,7 @@ pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     }
 }
 
-/// Makes an identity that stays the same while this machine keeps its id and host name, so that an
+/// Makes an identity that stays the same while this machine keeps its id and host name. So an
 /// unchanged tree makes the same manifest again.
 fn identity() -> [u8; 16] {
     let machine = fs::read("/etc/machine-id").unwrap_or_default();

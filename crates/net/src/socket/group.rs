@@ -349,8 +349,8 @@ fn unbracketed(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Returns true for labels of letters, digits, `-` and `_` with dots between. Returns false when
-/// the last label has only digits, because that is a mistyped address.
+/// Returns true for labels of letters, digits, `-` and `_` with dots between. A last label of
+/// digits alone is a mistyped address, so the answer is then false.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';

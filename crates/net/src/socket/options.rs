@@ -36,8 +36,8 @@ pub struct SocketOptions {
     pub wait: WaitStrategy,
     /// The most bytes that may be queued on one control connection. Default 4 MiB.
     pub link_queue_bytes: usize,
-    /// The most control connections that may be open at a time; those that this end has
-    /// closed, and whose peers have not, make room for others. Default 32,768.
+    /// The most control connections that may be open at a time. A connection that this end has
+    /// closed, and its peer has not, makes room for another. Default 32,768.
     pub links_max: usize,
     /// How long a control connection's peer may answer nothing at TCP level. Default 30 s.
     pub link_silence: Duration,

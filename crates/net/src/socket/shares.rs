@@ -149,9 +149,9 @@ impl AddAssign for TcpShares {
     }
 }
 
-/// Returns true when only the send buffer keeps more data from leaving. Then it has too little room
-/// for a waiting writer, all its data was sent, none of it was lost, and neither the congestion
-/// window nor the receive window is full.
+/// Returns true when only the send buffer keeps more data from leaving. Then the buffer has too
+/// little room for a waiting writer. All its data was sent, none of it was lost, and neither the
+/// congestion window nor the receive window is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();

@@ -10,8 +10,8 @@
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
 //! ```
 //!
-//! Exit 0 when every run held, 1 when one did not, 2 when the command line was wrong or a record
-//! could not be written.
+//! The exit code is 0 when every run held, and 1 when one did not. It is 2 when the command line
+//! was wrong or a record could not be written.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -28,8 +28,8 @@ pub struct Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]>> Ethernet<T> {
-    /// Views the header at the beginning of `bytes`; `None` when they end before the header does,
-    /// which has 14 bytes, or 18 with a tag.
+    /// Views the header at the beginning of `bytes`, which has 14 bytes, or 18 with a tag. `None`
+    /// when `bytes` end earlier.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         let frame = bytes.as_ref();

@@ -36,7 +36,7 @@ pub struct Ipv4<T> {
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
     /// Views the header at the beginning of `bytes`; `None` when the bytes end within the fixed
-    /// part, the version is not 4, or the header says that it is shorter than its fixed part.
+    /// part, the version is not 4, or the header's length field says less than the fixed part.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         let header = bytes.as_ref();

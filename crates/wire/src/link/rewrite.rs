@@ -1,9 +1,8 @@
 //! Changes of a frame's addresses and tags that keep its checksums right.
 //!
 //! A new address is as long as the old one. The checksums of IPv4, TCP, UDP and ICMPv6 are adjusted
-//! by RFC 1624: in a frame that was cut short, or whose checksum was wrong before, the checksum
-//! stays as right or as wrong as it was. A fragment that is not the first has no transport
-//! checksum.
+//! by RFC 1624. That works in a frame that was cut short, too, and a checksum that was wrong before
+//! stays wrong. A fragment that is not the first has no transport checksum.
 //!
 //! **Spec**: RFC 1624, RFC 768 (a UDP checksum of zero means none, and stays).
 

@@ -4,9 +4,9 @@
 //! | Ethernet, tags | IP | TCP or UDP | payload ................................ |
 //! | headers, patched            | payload 0 |   | headers | payload 1 |   ...
 //! ```
-//! The code patches headers as the kernel's own segmentation does: lengths, IPv4 identification
-//! counting up, TCP sequence numbers, FIN and PSH only in the last packet, CWR only in the first,
-//! all checksums.
+//! The code patches headers as the kernel's own segmentation does. It sets lengths, TCP sequence
+//! numbers and all checksums, and counts the IPv4 identification up. FIN and PSH stay only in the
+//! last packet, CWR only in the first.
 //!
 //! **Spec**: Linux net/ipv4/tcp_offload.c, udp_offload.c, af_inet.c (`inet_gso_segment`).
 
@@ -23,8 +23,8 @@ pub enum SegmentKind {
 }
 
 /// Cuts `frame` into packets of up to `payload_bytes` of payload and passes each to `emit`;
-/// `buffer` is scratch space. Returns false, and passes no packet, when `payload_bytes` is 0, or
-/// when the frame is not what `kind` says, is a fragment, or ends within its headers.
+/// `buffer` is scratch space. Returns false, and passes no packet, when `payload_bytes` is 0. Does
+/// the same when the frame is not what `kind` says, is a fragment, or ends within its headers.
 ///
 /// **Cost**: one copy and one sum of the frame.
 pub fn segment(

@@ -33,8 +33,8 @@ pub struct Tcp<T> {
 }
 
 impl<T: AsRef<[u8]>> Tcp<T> {
-    /// Views the segment in `bytes`; `None` when they end within the fixed header, or the header
-    /// says that it is shorter than that.
+    /// Views the segment in `bytes`; `None` when they end within the fixed header, or the header's
+    /// length field says less than the fixed header.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         let header = bytes.as_ref();

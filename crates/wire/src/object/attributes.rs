@@ -82,8 +82,8 @@ impl<'a> AttributesRef<'a> {
 
     /// Appends a body. `of` gives the set of each entry, counted from 1; 0 for no attributes.
     ///
-    /// **Panics** (bug): when a set has more than 65,535 attributes, a name more than 255 bytes, or
-    /// when the number of sets or the length of a value does not fit 32 bits.
+    /// **Panics** (bug): when a set has more than 65,535 attributes, or a name more than 255 bytes.
+    /// Also when the number of sets or the length of a value does not fit 32 bits.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         sets: &[impl AsRef<[AttributeRef<'e>]>],

@@ -115,8 +115,8 @@ impl<'a> ManifestRef<'a> {
     /// header says; the version written is the oldest that can hold everything in this manifest.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a mode is above 0o7777,
-    /// or nanoseconds are not below 1,000,000,000; also when there are more than 2^32 - 1 entries,
-    /// or a section has more bytes. Callers check manifests first.
+    /// or nanoseconds are not below 1,000,000,000. Also when there are more than 2^32 - 1 entries,
+    /// or a section has more bytes than that. Callers check manifests first.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         header: &ManifestHeader,
@@ -212,8 +212,8 @@ impl ManifestHeader {
     /// A flag: the sender asks that runs of zeros in files take no room at receivers.
     pub const SPARSE: u16 = 8;
 
-    /// Returns the version byte of bytes that may be a manifest; `None` when they do not begin as
-    /// one.
+    /// Returns the version of what may be a manifest; `None` when `bytes` do not begin as a
+    /// manifest does.
     #[must_use]
     pub fn version_of(bytes: &[u8]) -> Option<u8> {
         let version = *bytes.get(VERSION_AT)?;

@@ -4,8 +4,8 @@
 //!
 //! * [`BlockHeader`]: 16 bytes in front of each piece of an object, in PGM data packets.
 //! * [`FrameHeader`]: 40 bytes in front of each piece of a frame, in PGM data packets.
-//! * [`Message`]: what the two ends say on the control connection (TCP), framed by length;
-//!   [`Decoder`] finds the frames in a byte stream with a bounded buffer.
+//! * [`Message`]: what the two ends say on the control connection (TCP), framed by length.
+//!   [`Decoder`] finds the frames in a byte stream, with a bounded buffer.
 //! * [`ManifestRef`]: the contents of object 0, the sorted list of what a transfer delivers.
 //!
 //! All numbers are big-endian. Every parser checks bounds and gives a

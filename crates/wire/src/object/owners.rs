@@ -85,7 +85,7 @@ impl<'a> OwnersRef<'a> {
 
     /// Appends a body. `of` gives the indices of each entry's user and group.
     ///
-    /// **Panics** (bug): when a list is longer than 65,535, or a name than 255 bytes.
+    /// **Panics** (bug): when a list has more than 65,535 accounts, or a name more than 255 bytes.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         users: &[Account<'e>],

@@ -29,7 +29,7 @@ pub struct Poll {
     pub round: u16,
     /// The kind of nodes that should answer: [`Poll::GENERAL`] or [`Poll::DLR`].
     pub sub_type: u16,
-    /// The address that replies go to: that of the interface by which the POLL left.
+    /// The address that replies go to. It is the address of the interface by which the POLL left.
     pub path_nla: IpAddr,
     /// The longest random delay of a reply, in microseconds.
     pub back_off_us: u32,

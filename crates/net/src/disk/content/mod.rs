@@ -5,8 +5,8 @@
 //! buffers. While the session's thread needs pieces in order, it takes them from these buffers. The
 //! session's thread itself does the short reads that bring one receiver what it lacks. It also
 //! reads a piece of a long file itself, if the system has the piece in memory and the reading
-//! thread is not about to read it. Bytes that another processor has read would cost several times
-//! as much.
+//! thread is not about to read it. It would cost several times as much to take such a piece from
+//! the thread, which has read it on another processor.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more

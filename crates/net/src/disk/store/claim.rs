@@ -1,8 +1,8 @@
 //! The right to stage a manifest's content beneath a directory; one receiver at a time has it.
 //!
-//! Two receivers of one manifest in one directory would otherwise write the same staged files, and
-//! one of them would rename what only the other has verified. The claim is a lock on a file next to
-//! the staged ones. It ends with the process, so that nobody has to clear it up by hand.
+//! Two receivers of one manifest in one directory would otherwise write the same staged files. One
+//! of them would rename files that only the other has verified. The claim is a lock on a file next
+//! to the staged ones. It ends with the process, so that nobody has to clear it up by hand.
 //!
 //! ```text
 //! DIR/.towline/<manifest>.lock   locked while its receiver may stage files
@@ -169,6 +169,6 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
 
 /// Why there is no claim.
 pub(super) const TAKEN: &str = "another receiver takes this transfer into it";
-/// The most attempts. An attempt is repeated only when another receiver ends at that moment, which
+/// The most attempts. An attempt is repeated only when another receiver ends at that moment. That
 /// does not happen this often in a row.
 const ATTEMPTS_MAX: usize = 100;

@@ -180,8 +180,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Sets the extended attributes of files that stay where they are, by a descriptor, or replaces
-    /// the files by copies, as [`Commit::own_in_place`] does.
+    /// Sets the extended attributes of files that stay where they are, by a descriptor. Like
+    /// [`Commit::own_in_place`], it replaces a file that has other names by a copy.
     fn attribute_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
         let attributes = self.attributes.as_mut();
@@ -313,8 +313,8 @@ impl Commit<'_> {
     }
 
     /// Returns true when the link is in place already, with the same target, and may stay. Where
-    /// names must be free, it may stay only if an earlier attempt had begun to give names, because
-    /// that attempt may have made it. Where names are replaced and owners are set, a link with
+    /// names must be free, it may stay only if an earlier attempt had begun to give names: that
+    /// attempt may have made the link. Where names are replaced and owners are set, a link with
     /// another owner may not stay. A new link is made in the staged tree and gets its owner there.
     /// To set an owner by the final name could give away what somebody else has put there.
     fn is_link_in_place(&self, index: usize, entry: &EntryRef<'_>) -> bool {

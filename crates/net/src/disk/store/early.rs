@@ -1,4 +1,4 @@
-//! Syncs long files while the rest of them arrives, so that the last sync, before they get their
+//! Syncs long files while the rest of them arrives. Then the last sync, before the files get their
 //! names, finds little to do.
 //!
 //! A disk that is told to sync only at the end then has a whole file to write while nothing else

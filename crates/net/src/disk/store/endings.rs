@@ -1,5 +1,5 @@
-//! Stores that are gone while their disk's threads are still at work: who waits for these threads,
-//! and when.
+//! Waits for the disk's threads of stores that are gone, but only when that holds up no other
+//! transfer.
 //!
 //! A disk may stand still. A thread that serves many connections must not wait for it whenever one
 //! transfer ends, so the wait comes at the end of all transfers. When a manifest is offered again

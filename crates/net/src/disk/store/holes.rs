@@ -3,9 +3,8 @@
 use std::{io, ops::Range};
 
 /// Gives `take` all of `bytes`, part by part, and says of each part whether it becomes a hole. A
-/// hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of the bytes
-/// [`EDGE_BYTES_MIN`] zeros are enough, because the run may go on in the bytes before or after
-/// these.
+/// hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of `bytes`, [`EDGE_BYTES_MIN`]
+/// zeros are enough: the run may go on in what comes before or after.
 ///
 /// **Cost**: where the bytes are not zeros, looks at one in [`PROBE_BYTES`] of them.
 pub(super) fn parts(
@@ -49,8 +48,8 @@ pub(super) fn parts(
 /// Bytes of the shortest run of zeros that becomes a hole: most filesystems give room in pieces of
 /// this length.
 const HOLE_BYTES_MIN: usize = 4096;
-/// Bytes of the shortest run of zeros that becomes a hole where the given bytes begin or end: for
-/// shorter runs, the call costs more than it saves.
+/// Bytes of the shortest run of zeros that becomes a hole where the given bytes begin or end. For a
+/// shorter run, the system call costs more than the hole saves.
 const EDGE_BYTES_MIN: usize = 512;
 /// Bytes between two probes: a run of [`HOLE_BYTES_MIN`] zeros cannot lie between them.
 const PROBE_BYTES: usize = HOLE_BYTES_MIN / 2;

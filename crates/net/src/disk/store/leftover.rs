@@ -70,10 +70,10 @@ pub(super) struct Current<'a> {
     pub(super) is_in_place: bool,
 }
 
-/// Removes leftovers that probably nobody needs. Those are: leftovers older than [`KEPT_TIME`];
-/// leftovers that exceed [`KEPT_BYTES`] together with newer ones that stay; and, when `current` is
-/// in place, leftovers that it supersedes. Size alone never removes the newest. A leftover of
-/// `current` itself, or one that another receiver has locked, stays. Returns a sentence for each
+/// Removes leftovers that probably nobody needs: those older than [`KEPT_TIME`], and those that
+/// exceed [`KEPT_BYTES`] together with newer ones that stay. When `current` is in place, it also
+/// removes the leftovers that `current` supersedes. Size alone never removes the newest. A leftover
+/// of `current` itself, or one that another receiver has locked, stays. Returns a sentence for each
 /// leftover removed.
 pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
@@ -112,8 +112,9 @@ pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'
     notes
 }
 
-/// Removes the oldest leftover that no receiver holds and that is not `current`'s, because the
-/// transfer `current` needs its room. Returns a sentence about it; `None` when there is none.
+/// Removes the oldest leftover that may go, because the transfer `current` needs its room. A
+/// leftover that a receiver holds, or that belongs to `current`, stays. Returns a sentence about
+/// the removal; `None` when no leftover may go.
 pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) -> Option<String> {
     let mut others = list(directory).into_iter();
     let (leftover, claim) = others.find_map(|leftover| {

@@ -177,8 +177,8 @@ struct Fault {
 }
 
 impl FileStore {
-    /// Makes a store beneath `directory`. The call makes no use of the disk: the store's thread
-    /// opens the directory to prepare a manifest, and makes it when it does not exist.
+    /// Makes a store beneath `directory`. The call does not touch the disk. When a manifest is
+    /// prepared, the store's thread opens the directory, or makes it if it does not exist.
     #[must_use]
     pub fn new(directory: &Path, options: impl Into<StoreOptions>) -> Self {
         Self {
@@ -257,8 +257,8 @@ impl FileStore {
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
-                // The disk's thread is idle: let it write and hash what has come, unless that is
-                // little and the session waits for no hash.
+                // The disk's thread is idle: it gets the content that has come, to write and hash
+                // it. Only a little content whose hash nobody waits for is held back.
                 if holds {
                     self.hand_over();
                 }

@@ -16,7 +16,8 @@ use super::STAGING;
 use crate::SystemError;
 
 /// Makes the receive directory `directory` unless it is there, and checks that this process can
-/// stage content in it, before any sender is waited for. It follows no link beneath `directory`.
+/// stage content in it. A receiver calls it before it waits for a sender. It follows no link
+/// beneath `directory`.
 ///
 /// # Errors
 /// When the directory cannot be made or written, or when its staging directory is another user's

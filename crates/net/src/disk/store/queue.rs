@@ -5,8 +5,9 @@
 //!            <--events-- <--emptied buffers-- + the owner's waker
 //! ```
 //!
-//! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed; events that
-//! wait are bounded, because requests are; requests are served in the order they were made.
+//! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed. Waiting
+//! events are bounded, because requests are. Requests are served in the order in which they were
+//! made.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +28,7 @@ pub(super) enum Request {
     Commit(Vec<usize>),
 }
 
-/// Pieces of the content that came one after the other, and the slabs to hash when the pieces are
+/// Pieces of the content in the order in which they came, and the slabs to hash once the pieces are
 /// written.
 #[derive(Debug)]
 pub(super) struct Extent {

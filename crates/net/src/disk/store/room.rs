@@ -12,9 +12,9 @@
 //! that, the leftovers of unfinished transfers are removed, the oldest first.
 //!
 //! Invariant: after a step was bought, the content in the directory is within its quota, and the
-//! filesystem has the room that is to stay free. This holds while only this process writes there.
-//! What the directories and journals of transfers under way take is counted when the directory is
-//! next looked through.
+//! filesystem still has the room that must stay free. This holds while only this process writes
+//! there. What the directories and journals of transfers under way take is counted when the
+//! directory is next looked through.
 
 use std::{
     collections::BTreeSet,
@@ -33,8 +33,9 @@ use sys::file::{Directory, Kind, Space};
 /// What transfers may take of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomLimits {
-    /// The most bytes that the receive directory may hold, as the filesystem counts them, whoever
-    /// wrote them: what was delivered, what is staged, and everything else. Default: no limit.
+    /// The most bytes that the receive directory may hold, as the filesystem counts them. All bytes
+    /// count, whoever wrote them: what was delivered, what is staged, and everything else. Default:
+    /// no limit.
     pub quota_bytes: Option<u64>,
     /// How much of the filesystem stays free. Default: [`KeepFree::Usual`].
     pub keep_free: KeepFree,

@@ -152,9 +152,9 @@ impl Staging {
         Ok(groups.finish().expect("nothing is missing"))
     }
 
-    /// Returns true when so little is staged that it is not worth its room: nothing, or less than 1
-    /// MiB and less than a hundredth of the transfer. If an earlier attempt had begun to give
-    /// names, returns false.
+    /// Returns true when so little is staged that it is not worth its room: nothing, or less than
+    /// both 1 MiB and a hundredth of the transfer. If an earlier attempt had begun to give names,
+    /// returns false.
     pub(super) fn is_worthless(&self) -> bool {
         let entries = self.manifest.entries();
         let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);

@@ -151,7 +151,7 @@ impl Worker {
     }
 }
 
-/// A guard that says, when it is dropped, that the disk's thread is over.
+/// A guard whose drop tells the queue that the disk's thread is over.
 struct End(Arc<Queue>);
 
 impl Drop for End {
@@ -160,6 +160,6 @@ impl Drop for End {
     }
 }
 
-/// How long a store waits at most for the former stores of its manifest: several times as long as a
-/// disk mostly stands still, and less than the sender waits for progress.
+/// How long a store waits at most for the former stores of its manifest. It is several times as
+/// long as a disk mostly stands still, and less than a sender waits for progress.
 const FORMER_WAIT: Duration = Duration::from_secs(10);

@@ -1,9 +1,9 @@
 //! Which interface to use for a group or host, and whether that is possible.
 //!
 //! The user names the interface by name, address or prefix, or leaves it to the kernel's route. The
-//! checks, in order: the interface is up; for a group, it carries multicast (loopback excepted); it
-//! has a usable address of the family; for a group, packets from its own network pass reverse-path
-//! filtering. Lesser problems become notes.
+//! checks come in this order. The interface is up. For a group, it carries multicast (loopback
+//! excepted). It has a usable address of the family. For a group, packets from its own network pass
+//! reverse-path filtering. Lesser problems become notes.
 
 use std::{
     fmt, fs,
@@ -116,8 +116,8 @@ pub struct Choice {
 
 impl Interfaces {
     /// Chooses the interface by which to reach `destination`, a group or a host. It is the
-    /// interface that `wanted` names, else that of the kernel's route, else the only one that can
-    /// reach the group.
+    /// interface that `wanted` names. Without `wanted`, it is the interface of the kernel's route,
+    /// or else the only interface that can reach the group.
     ///
     /// # Errors
     /// When the interface cannot be used, or none is obvious; the text has the remedy.
@@ -270,8 +270,8 @@ impl Interfaces {
 pub(super) trait Routing {
     /// Says how a packet would leave; `None` when it could not.
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop>;
-    /// Returns true when the kernel drops IPv4 packets that come by `interface`, unless its route
-    /// to their source is by the same interface.
+    /// Returns true when the kernel drops an IPv4 packet that comes by `interface`, unless its
+    /// route to the packet's source is by `interface`, too.
     fn is_strict(&self, interface: &str) -> bool;
 }
 

@@ -49,8 +49,8 @@ pub enum InterfaceError {
         family: &'static str,
         /// The group or host to reach.
         destination: IpAddr,
-        /// An address of the family that the interface has, with the state that keeps it from use;
-        /// `None` when there is none.
+        /// An address of the family that the interface has and cannot use, with its state; `None`
+        /// when there is none.
         detail: Option<String>,
     },
     /// The kernel has no route to the destination, and no single interface is obvious.

@@ -174,7 +174,7 @@ impl UdpIo {
 
     /// Lets waits sleep for up to `at_most` under load, without looking at anything; less when too
     /// much of the socket's buffer would fill. This is for an owner to whom throughput matters more
-    /// than the delay of each packet: timers, [`Waker`]s and control connections then wait as long.
+    /// than delay: timers, [`Waker`]s and control connections wait for the end of the sleep, too.
     /// Zero, the default, means never. Only an owner with [`WaitStrategy::Block`] sleeps so.
     pub const fn coalesce(&mut self, at_most: Duration) {
         self.coalescing.set(at_most);
@@ -186,8 +186,7 @@ impl UdpIo {
     }
 
     /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken a datagram, or when it has refused none for another reason than want of
-    /// room.
+    /// kernel has taken a datagram, or has refused none except for want of room.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -275,8 +274,8 @@ impl UdpIo {
         self.setup.role == Role::Receiver && self.rhythm.is_spinning()
     }
 
-    /// Returns true when a wait in the group's own socket is cheapest, and nothing but a packet of
-    /// the group can end it before `until`.
+    /// Returns true when a wait in the group's own socket is cheapest, and only a packet of the
+    /// group can end it before `until`.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
         self.rhythm.is_woken_by_group()
             && self.is_blocking_receiver()
@@ -325,8 +324,8 @@ impl UdpIo {
         rest.is_some()
     }
 
-    /// Asks the kernel to report room if a run waits for that, and counts drops that no packet
-    /// reports. Returns the latest end of the wait that follows.
+    /// Asks the kernel to report room to send if a run waits for it. Counts the drops that no
+    /// packet has reported. Returns the latest end of the wait that follows.
     fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Instant> {
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
         let until = match blocked {
@@ -500,7 +499,8 @@ impl Ports {
     }
 }
 
-/// Returns when to try again, because no event reports that there is room.
+/// Returns when to try again. This is for a full queue beyond the socket: no event reports that it
+/// has room.
 fn retry_at(deadline: Option<Instant>) -> Instant {
     let retry = clock::monotonic() + RETRY_AFTER;
     deadline.map_or(retry, |deadline| deadline.min(retry))

@@ -1,12 +1,13 @@
 //! Receives many datagrams with one call, coalesced where the kernel can.
 //!
-//! When datagrams come coalesced, a call receives a few buffers at a time, so that they are still
-//! in the cache when the endpoint looks at them. When they come singly, every call has a cost of
-//! its own. So a call that filled all its buffers is followed by a call with twice as many.
+//! When datagrams come coalesced, a call fills only a few buffers. Their bytes are then still in
+//! the cache when the endpoint looks at them. When datagrams come singly, the cost of a call is
+//! shared by few of them. So a call that filled all its buffers is followed by a call with twice as
+//! many.
 //!
-//! A socket that filled fewer buffers than it was offered is empty. It is not asked again before
-//! the poll set reports it as ready, except by a receiver that spins. The kernel reports what it
-//! dropped at a full buffer together with the next message.
+//! A socket that filled fewer buffers than it was offered is empty. Only a receiver that spins, or
+//! that sleeps in this socket, asks it again before the poll set reports it as ready. The kernel
+//! reports what it dropped at a full buffer together with the next message.
 
 use std::{
     io,

@@ -114,7 +114,7 @@ impl RecvRhythm {
         };
     }
 
-    /// Notes that the owner waits by its own means, so that nobody here knows what ends the wait.
+    /// Notes that the owner waits by its own means. What ends that wait is not known here.
     pub(super) const fn note_own_wait(&mut self) {
         self.begin_wait();
         self.wake = Wake::Otherwise;

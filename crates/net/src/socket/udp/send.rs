@@ -8,8 +8,8 @@
 //!
 //! Over raw IPv4, one call sends either packets with the Router Alert option or packets without it.
 //!
-//! Invariants: datagrams leave in the order of the run; the kernel took what is reported as sent;
-//! the bytes of a run are never copied here.
+//! Invariants: datagrams leave in the order of the run. What is reported as sent was taken by the
+//! kernel. The bytes of a run are never copied here.
 
 use std::{
     io::{self, IoSlice},

@@ -244,7 +244,7 @@ impl<'a> RawOption<'a> {
     /// The U bit of the fourth byte: the data packet had no such option.
     pub const ENCODED_NULL: u8 = 0x80;
 
-    /// Returns true when F is set, where the RFC puts it or where OpenPGM does.
+    /// Returns true when F is set, at the RFC's bit or at OpenPGM's.
     #[must_use]
     pub const fn is_encoded(&self) -> bool {
         self.bits & 0x0C != 0

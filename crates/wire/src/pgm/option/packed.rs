@@ -53,8 +53,8 @@ impl Packed {
 
     /// Writes the length of a message; `out` must have [`Packed::length_len`] bytes.
     ///
-    /// **Panics**: when `out` has no room for the length or is neither 1 nor 4 bytes long, or when
-    /// `len` is 2^30 or more; no message is that long.
+    /// **Panics**: when `out` has no room for the length, or is neither 1 nor 4 bytes long. Also
+    /// when `len` is 2^30 or more; no message is that long.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {
