@@ -84,8 +84,8 @@ pub fn run(seed: u64) -> Result<FramesReport, String> {
             mtu: plan.mtu - 28,
             ..EndpointSetup::new(host, Some(group()))
         });
-        // No receiver pauses at first. Deadlines count from the fastest frame that it knows, which
-        // would then be a frame of its pause.
+        // No receiver pauses at first. Its deadlines count from the fastest frame that it knows,
+        // and this would be a frame that the pause delayed.
         if plan.pauses && !is_sender && rng.chance(1, 2) {
             let at = world.now() + Duration::from_millis(rng.between(300, 1500));
             let length = Duration::from_millis(rng.between(1, 400));

@@ -143,8 +143,8 @@ impl Troubles {
                     ..EndpointSetup::new(host, Some(group(feed)))
                 });
             }
-            // No process of a receiver pauses at first. Deadlines count from the fastest frame that
-            // it knows, which would then be a frame of its pause.
+            // No process of a receiver pauses at first. Its deadlines count from the fastest frame
+            // that it knows, and this would be a frame that the pause delayed.
             if plan.pauses && machine > 0 && rng.chance(1, 2) {
                 let at = started + Duration::from_millis(rng.between(300, 1500));
                 let length = Duration::from_millis(rng.between(1, 400));

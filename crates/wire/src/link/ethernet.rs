@@ -28,8 +28,8 @@ pub struct Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]>> Ethernet<T> {
-    /// Views the header at the beginning of `bytes`, which has 14 bytes, or 18 with a tag. `None`
-    /// when `bytes` end earlier.
+    /// Views the header at the beginning of `bytes`: 14 bytes, or 18 with a tag. `None` when
+    /// `bytes` are fewer.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         let frame = bytes.as_ref();
@@ -119,7 +119,7 @@ pub struct EthernetHeader {
     pub source: [u8; 6],
     /// The first VLAN tag.
     pub tag: Option<VlanTag>,
-    /// The type of what follows: 0x0800 IPv4, 0x86DD IPv6, or that of a second tag.
+    /// The type of what follows: 0x0800 IPv4, 0x86DD IPv6, or the type of a second tag.
     pub ether_type: u16,
 }
 

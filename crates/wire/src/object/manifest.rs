@@ -150,7 +150,7 @@ impl<'a> ManifestRef<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Reads all that is left as sections, whose kinds ascend.
+    /// Reads all that is left as sections. Their kinds must ascend.
     fn read(reader: &mut Reader<'a>, entries: u32) -> Result<Self, ParseError> {
         let (mut sections, mut last) = (Self::default(), 0);
         while reader.remaining() > 0 {
@@ -389,7 +389,8 @@ impl FusedIterator for ManifestEntries<'_> {}
 /// What limits a manifest's fields, in the words of an error.
 const LIMIT: &str = "the manifest's end";
 const MAGIC: [u8; 4] = *b"TWLM";
-/// The newest version of the manifest that this code reads; it writes the oldest that will do.
+/// The newest version of the manifest that this code reads. It writes the oldest version that has
+/// all that a manifest needs.
 pub const MANIFEST_VERSION_MAX: u8 = 2;
 const VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;

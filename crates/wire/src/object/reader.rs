@@ -13,7 +13,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Makes a reader of `bytes`, which end because of `limited_by`.
+    /// Makes a reader of `bytes`. `limited_by` names what sets their end.
     pub(super) const fn new(bytes: &'a [u8], limited_by: &'static str) -> Self {
         Self {
             bytes,

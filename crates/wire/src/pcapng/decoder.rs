@@ -308,7 +308,7 @@ fn split<'a>(
     parts.ok_or_else(|| short(layer, BLOCK_HEAD_LEN, len, body.len()))
 }
 
-/// Makes the damage of a block that ends before its contents do.
+/// Makes the [`Damage`] for a block that ends before its contents do.
 #[cold]
 const fn short(layer: &'static str, offset: usize, needed: usize, available: usize) -> Damage {
     Damage::BlockContents(ParseError {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! **Spec**: RFC 3208 section 8. Deviation: the RFC numbers the flag bits from the left, but all
-//! implementations number them from the right; [`Flags`] does as they do.
+//! implementations number them from the right; [`Flags`] does so, too.
 
 use std::{
     fmt,

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Where implementations differ from the RFC (flag bits, parity flags, option lengths), the file of
-//! the header or option says whom it follows. Reserved fields are ignored on receipt and sent as
-//! zero.
+//! the header or option says which of them this code follows. Reserved fields are ignored on
+//! receipt and sent as zero.
 //!
 //! **Spec**: RFC 3208 sections 8, 9, 11.8, 12.7, 14.7, 15.4; draft-ietf-rmt-bb-pgmcc.
 

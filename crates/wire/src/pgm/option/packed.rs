@@ -67,7 +67,7 @@ impl Packed {
     }
 
     /// Splits a row into its first message and the rest. Returns `None` at the row's end and for a
-    /// row that is cut off or malformed; [`Packed::is_end`] tells the end from the others.
+    /// row that is cut off or malformed; [`Packed::is_end`] tells the end from the other two.
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
