@@ -64,8 +64,8 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 struct End {
     endpoint: EndpointId,
-    /// The process of the endpoint that has this end: each restart of the endpoint is another
-    /// epoch.
+    /// The epoch of the process that has this end; a later process of the endpoint has a higher
+    /// one.
     epoch: u32,
     is_open: bool,
     unsent: VecDeque<u8>,

@@ -27,7 +27,8 @@ pub struct IntruderNode {
     group: SocketAddr,
     /// Packets heard, each with its source. Beyond [`HEARD_MAX`], a new packet replaces the oldest.
     heard: Vec<(SocketAddr, Vec<u8>)>,
-    /// The sessions whose data was heard. Then all receivers that the session waited for know it.
+    /// The sessions whose data was heard. By then, all receivers that the session waited for know
+    /// it.
     begun: BTreeSet<[u8; 8]>,
     next: usize,
     due: Instant,
