@@ -165,16 +165,15 @@ fn who_connects_again_and_again_does_not_keep_a_sender_from_its_end_at_any_kind_
 }
 
 #[test]
-fn what_receivers_dial_for_a_forged_announcement_is_at_most_four_times_its_bytes() {
+fn what_receivers_dial_for_a_forged_announcement_is_at_most_three_times_its_bytes() {
     // So few that each is dialled.
     const SESSIONS: u16 = 6;
     alone(|| {
         let (lab, place) = (Lab::new(&LabSpec::new(3)).unwrap(), Place::new("dials"));
         let file = place.file("file");
         fs::write(&file, "some file").unwrap();
-        // A host that does not answer at all is dialled most often: twice, each time with three
-        // packets until a receiver's patience ends. In the name of this one, the
-        // attacker announces.
+        // A host that does not answer at all is sent most packets: the kernel repeats them until a
+        // receiver's patience ends. In the name of this one, the attacker announces.
         lab.host(0).set_segment_loss(1, 1).unwrap();
         let mut attacks = Vec::new();
         for (kind, (from, to)) in groups(&lab).into_iter().enumerate() {
@@ -201,10 +200,11 @@ fn what_receivers_dial_for_a_forged_announcement_is_at_most_four_times_its_bytes
                 came += attacker.forged_session(2 + 2 * number, Profile::Messages);
             }
         }
-        thread::sleep(Duration::from_secs(5));
+        // A receiver's patience is over, and it had time to dial again.
+        thread::sleep(Duration::from_secs(12));
         let brought = lab.bytes_to(0).unwrap() - before;
         println!("{came} bytes brought {brought}");
         assert!(brought > came / 2, "{came} bytes brought {brought}");
-        assert!(brought <= 4 * came, "{came} bytes brought {brought}");
+        assert!(brought <= 3 * came, "{came} bytes brought {brought}");
     });
 }

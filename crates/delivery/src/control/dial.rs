@@ -63,6 +63,8 @@ pub(crate) struct Call {
     is_known: bool,
     /// The limits on dialling did not allow the last attempt.
     is_put_off: bool,
+    /// The sender was heard since it was last dialled.
+    is_heard: bool,
     /// When the sender first said that it already has a receiver of this name; `None` again once it
     /// admits this one.
     taken_since: Option<Instant>,
@@ -82,6 +84,9 @@ enum Opener {
 enum State {
     /// The sender is dialled at this time.
     Waiting { until: Instant },
+    /// The sender has never answered, and its last dial failed. It is dialled once it is heard
+    /// again, at this time at the earliest.
+    Unheard { from: Instant },
     /// The sender is expected to dial.
     Expecting,
     /// The back end was asked for a connection.
@@ -182,6 +187,7 @@ impl Caller {
             dialled_at: now,
             is_known: false,
             is_put_off: false,
+            is_heard: false,
             taken_since: None,
             rival: None,
         }
@@ -200,6 +206,7 @@ impl Caller {
             dialled_at: now,
             is_known: false,
             is_put_off: false,
+            is_heard: false,
             taken_since: None,
             rival: None,
         }
@@ -292,7 +299,8 @@ impl Caller {
         }
         call.state = State::Dialling;
         call.attempts = call.attempts.saturating_add(1);
-        (call.dialled_at, call.is_put_off) = (now, false);
+        call.dialled_at = now;
+        (call.is_put_off, call.is_heard) = (false, false);
         self.links.open(call.peer, call.id);
         true
     }
@@ -418,13 +426,16 @@ impl Caller {
     }
 
     /// Handles a connection that broke: dials again after a while, or expects the sender to dial.
-    /// Returns true when the sender had admitted this receiver on that connection.
+    /// Anybody can announce a sender once in the name of a host that does not answer. So a sender
+    /// that has never answered is dialled once for each time that it is heard.
+    /// Returns true when the sender had admitted this receiver on the connection that broke.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let until = now + REDIAL_MIN + self.rng.duration_up_to(back_off(call.attempts));
         let was_open = call.link().is_some();
         self.drop_rival(call);
         call.state = match call.opener {
-            Opener::Receiver => State::Waiting { until },
+            Opener::Receiver if call.has_answered() || call.is_heard => State::Waiting { until },
+            Opener::Receiver => State::Unheard { from: until },
             Opener::Sender => State::Expecting,
         };
         was_open
@@ -516,17 +527,28 @@ impl Call {
         self.is_known
     }
 
+    /// Returns true when the sender has admitted this receiver, or has said that its name is taken.
+    const fn has_answered(&self) -> bool {
+        self.is_known || self.is_name_taken()
+    }
+
     /// Returns true when the sender was not dialled before.
     pub(crate) const fn is_first(&self) -> bool {
         self.attempts == 0 && !self.is_known
     }
 
-    /// Notes that the sender was heard again: a dial that was put off may be tried.
+    /// Notes that the sender was heard again: a dial that was put off, or that waits for this, may
+    /// be tried.
     pub(crate) fn heard_again(&mut self, now: Instant) {
-        if std::mem::take(&mut self.is_put_off)
-            && let State::Waiting { until } = &mut self.state
-        {
-            *until = now;
+        match self.state {
+            State::Unheard { from } => {
+                let until = from.max(now);
+                self.state = State::Waiting { until };
+            }
+            State::Waiting { .. } if std::mem::take(&mut self.is_put_off) => {
+                self.state = State::Waiting { until: now };
+            }
+            _ => self.is_heard = true,
         }
     }
 
@@ -659,6 +681,28 @@ mod tests {
         }
         closed.append(&mut sent(&mut caller.links, link).1);
         (meaning, closed)
+    }
+
+    #[test]
+    fn a_sender_that_never_answered_is_dialled_once_for_each_time_that_it_is_heard() {
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let mut caller = caller(&Key::derive(b"secret", portable));
+        let mut call = caller.call(at(0), (PEER.into(), SESSION), 0, 1);
+        let mut dials = 0;
+        // It was heard once, and is heard again after a minute, and twice after two.
+        for s in 1..180 {
+            if [60, 120, 121].contains(&s) {
+                call.heard_again(at(s));
+            }
+            if caller.dial(at(s), &mut call) {
+                dials += 1;
+                while caller.links.poll().is_some() {}
+                caller.links.opened();
+                assert!(caller.link_opened(Some(&mut call), LinkId(dials)));
+                let _was_open = caller.redial(at(s), &mut call);
+            }
+        }
+        assert_eq!(dials, 4);
     }
 
     #[test]

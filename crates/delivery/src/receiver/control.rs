@@ -22,7 +22,7 @@ use crate::{
 /// The sender that this receiver was told to dial, or that has dialled this receiver.
 #[derive(Debug)]
 pub(super) struct Sender {
-    call: Call,
+    pub(super) call: Call,
     /// Since when there has been no connection on which the sender admitted this receiver; without
     /// meaning while there is one.
     lost_at: Instant,

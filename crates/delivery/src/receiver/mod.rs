@@ -201,6 +201,9 @@ impl<S: Store> TransferReceiver<S> {
     /// trip, and the effect of its rate.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
+        if let Some(sender) = &mut self.sender {
+            sender.call.heard_again(now);
+        }
     }
 
     /// Notes that the packet stream is over: it ended, expired or was reset. Missing content then

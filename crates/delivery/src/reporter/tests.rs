@@ -200,7 +200,8 @@ fn hostile_answers_are_survived_and_dialled_again_later() {
 }
 
 /// Dials as often as the reporter wants until it rests or a minute is over; `answer` says what
-/// comes of a connection, `None` that none comes about. The time and the number of answers.
+/// comes of a connection, `None` that none comes about. The sender's marks are heard all the time.
+/// The time and the number of answers.
 fn dialled(
     reporter: &mut Reporter,
     mut answer: impl FnMut(Instant) -> Option<Message<'static>>,
@@ -213,6 +214,7 @@ fn dialled(
             continue;
         };
         reporter.link_opened(key, LINK);
+        reporter.mark(now, 0, source(), &mark(u32::MAX));
         let Some(message) = answer(now) else {
             reporter.handle_link(now, LINK, LinkEvent::Closed, &[]);
             continue;

@@ -306,7 +306,7 @@ impl Links {
         }
     }
 
-    /// Returns the time at which [`Links::attend_dials`] is due; `None` when no connection needs it.
+    /// Returns when [`Links::attend_dials`] is due; `None` when no connection needs it.
     pub(super) fn due(&self) -> Option<Instant> {
         let link = |id| self.links.get(id);
         let waits = |id| link(id).is_some_and(Link::is_connecting);
