@@ -399,7 +399,10 @@ impl Subscriber {
         self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
             // `drain` has not run yet, so the last report must also count what this turn gave out.
-            if let Some(at) = self.receiver.position(session) {
+            // The position of an expired session, if there is one, is that of the session that has
+            // taken its number over.
+            let is_expired = matches!(event, SessionEvent::Expired { .. });
+            if let Some(at) = self.receiver.position(session).filter(|_| !is_expired) {
                 reporter.observe(now, session, &stream_of(&at, self.host_drops, false));
             }
             reporter.session_over(now, session);

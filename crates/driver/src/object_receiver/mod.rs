@@ -126,9 +126,10 @@ impl<I: Intake> ObjectReceiver<I> {
                     self.transfers.mark(now, &heard);
                     self.follow_verdicts();
                 }
-                Ready::Ended { session }
-                | Ready::Expired { session }
-                | Ready::Reset { session } => {
+                // The position under this number, if there is one, is that of the session that has
+                // taken the number over.
+                Ready::Expired { session } => self.transfers.session_over(now, session, None),
+                Ready::Ended { session } | Ready::Reset { session } => {
                     let last = receiver.position(session);
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
                     self.transfers.session_over(now, session, last);
