@@ -136,13 +136,13 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     let mut distinct = secret.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
     // Hexadecimal digits may have blanks between them; base64 may have several lines.
     let is_shown = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let is_text = secret.iter().all(is_shown);
     let is_of_words = |byte: &u8| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
-    let has_words = secret.iter().all(is_shown)
-        && secret.iter().any(|byte| matches!(byte, b' ' | b'\t'))
-        && secret.iter().any(is_of_words);
+    let has_blanks = secret.iter().any(|byte| matches!(byte, b' ' | b'\t'));
+    let has_words =
+        is_text && (has_blanks || is_list_of_words(secret)) && secret.iter().any(is_of_words);
     let cause = if len < SECRET_BYTES_MIN {
         format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
     } else if is_text && len < TEXT_BYTES_MIN {
@@ -165,6 +165,14 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     )))
 }
 
+/// Returns true when each line is one word. Lines of base64 are longer, and have digits.
+fn is_list_of_words(text: &[u8]) -> bool {
+    let lines = || text.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let is_word =
+        |line: &[u8]| line.len() <= WORD_BYTES_MAX && line.iter().all(u8::is_ascii_alphabetic);
+    lines().count() > 1 && lines().all(is_word)
+}
+
 /// Makes the error of a key file that cannot be read.
 fn unread(shown: &impl std::fmt::Display, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("read the key in", shown, error);
@@ -185,6 +193,8 @@ const OTHERS: u32 = 0o077;
 const SECRET_BYTES_MIN: usize = 32;
 /// The fewest characters of a secret that is text: as many as 32 random bytes take in base64.
 const TEXT_BYTES_MIN: usize = 43;
+/// Bytes of the longest word that a person would choose.
+const WORD_BYTES_MAX: usize = 24;
 /// The fewest different bytes of a secret. A random secret hardly ever has fewer: less than one in
 /// a billion secrets of 64 random hexadecimal digits.
 const DISTINCT_BYTES_MIN: usize = 10;
@@ -256,6 +266,9 @@ mod tests {
         assert!(error.contains("a text of 37 characters"), "{error}");
         let longer = [&phrase[..], b" words, however many they are\n"].concat();
         let error = write(&longer, 0o600).expect_err("words");
+        assert!(error.contains("a text of words"), "{error}");
+        let list = b"correct\nhorse\nbattery\nstaple\nand\nmore\nof\nthe\nsame\n";
+        let error = write(list, 0o600).expect_err("words");
         assert!(error.contains("a text of words"), "{error}");
         let lines = [GOOD, b"\n", GOOD, b"\n"].concat();
         assert!(
