@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
-    io::Write as _,
+    io::{self, Write as _},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -154,7 +154,7 @@ fn hash_below(
 
 fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     let path = root.join(std::ffi::OsStr::from_bytes(name));
-    let failed = |error: &std::io::Error| SystemError::system("read", path.display(), error);
+    let failed = |error: &io::Error| SystemError::system("read", path.display(), error);
     let kind = fs::symlink_metadata(&path)
         .map_err(|error| failed(&error))?
         .file_type();
@@ -172,7 +172,7 @@ fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Err
 
 /// Hashes the lines that the tool printed, with the same tool.
 fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Error> {
-    let failed = |error: &std::io::Error| SystemError::system("run", tool.name(), error);
+    let failed = |error: &io::Error| SystemError::system("run", tool.name(), error);
     let mut child = Command::new(tool.name())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -185,11 +185,11 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
     }
     let output = child.wait_with_output().map_err(|error| failed(&error))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text
-        .split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned())
+    let hash = text.split_whitespace().next();
+    match hash.filter(|_| output.status.success()) {
+        Some(hash) => Ok(hash.to_owned()),
+        None => Err(failed(&io::Error::other("it printed no hash")).into()),
+    }
 }
 
 /// The most files of one call, so that its command line stays well below the kernel's limit.
