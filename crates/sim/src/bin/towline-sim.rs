@@ -39,7 +39,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if order.records {
+    // A run of frames is played again, and leaves no files.
+    if order.records && !order.sends_frames && !order.sends_feeds {
         return record(&order);
     }
     // A run that fails may panic. The panic hook is silent, because each failing run is reported.
