@@ -33,7 +33,8 @@ extern "C" fn towline_transmit_file(
             return Err(Failure::new(Outcome::Invalid, text));
         }
         let end = at.checked_add(bytes).ok_or_else(|| {
-            let text = format!("{bytes} bytes from position {at} on end beyond 2^64 - 1");
+            let text =
+                format!("{bytes} bytes that begin at position {at} would end beyond 2^64 - 1");
             Failure::new(Outcome::Invalid, text)
         })?;
         let [head, tail] = [(head, head_len, "the head"), (tail, tail_len, "the tail")].map(

@@ -131,8 +131,8 @@ pub(crate) struct Confirming {
     end: u64,
     /// The owner had more to send: the session is to be broken off.
     is_cut: bool,
-    /// Receivers reported when the end began. They leave once they have seen the end, so that later
-    /// none may report.
+    /// True when there were receivers that reported as the end began. Receivers leave once they
+    /// have seen the end, so their number may be 0 later.
     has_reporters: bool,
 }
 

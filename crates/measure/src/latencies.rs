@@ -218,7 +218,8 @@ pub fn write_log(
     let failed = |error: IntervalLogWriterError<V2DeflateSerializeError>| match error {
         IntervalLogWriterError::IoError(error) => error,
         IntervalLogWriterError::SerializeError(error) => io::Error::other(format!(
-            "the histogram has no such form ({error}), which is a fault of Towline; write .csv"
+            "the histogram cannot be encoded for a .hlog file ({error}); this is a fault of \
+             Towline; write .csv instead"
         )),
     };
     let mut serializer = V2DeflateSerializer::new();

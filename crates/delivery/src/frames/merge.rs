@@ -464,7 +464,7 @@ impl Merge {
         Step::Lose(end, cause)
     }
 
-    /// Returns until when all frames that are held may wait; `None` when none is held.
+    /// Returns the time at which the first held frame must be handed out; `None` when none is held.
     fn patience(&self) -> Option<Instant> {
         let held = self.held.values();
         held.map(|held| held.whole.give_by()).min()

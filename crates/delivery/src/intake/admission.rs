@@ -273,19 +273,19 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
+    /// Says how many places for transfers there are, and what has taken them all.
+    pub(super) fn in_use(&self) -> String {
+        let most = transfers(self.config.transfers_max);
+        match self.intake.stores_ending() {
+            0 => format!("{most} at once, and all are under way"),
+            ending => format!("{most} at once, and {ending} that are over still wait for its disk"),
+        }
+    }
+
     /// Checks that there is a place for an offer. The error is what the sender at `host` is told.
     fn check_place(&self, place: Place, host: IpAddr) -> Result<(), Decline> {
         match place {
-            Place::Full => {
-                let most = transfers(self.config.transfers_max);
-                let text = match self.intake.stores_ending() {
-                    0 => "all are under way".to_owned(),
-                    ending => format!("{ending} that are over still wait for its disk"),
-                };
-                Err(limit(format!(
-                    "this receiver takes {most} at once, and {text}"
-                )))
-            }
+            Place::Full => Err(limit(format!("this receiver takes {}", self.in_use()))),
             Place::NoShare(share) => {
                 let most = self.share_in_words(share, host);
                 Err(limit(format!("this receiver takes {most} at once")))

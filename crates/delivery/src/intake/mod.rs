@@ -54,7 +54,7 @@ use crate::{
 };
 
 mod admission;
-use admission::{Decision, Place, TurnedAway, transfers};
+use admission::{Decision, Place, TurnedAway};
 
 mod door;
 use door::Door;
@@ -348,22 +348,22 @@ impl<I: Intake> Transfers<I> {
             }
             Place::Later => {}
             Place::Full => {
-                let most = transfers(self.config.transfers_max);
-                self.full(sender, &most);
+                let in_use = self.in_use();
+                self.full(sender, &in_use);
             }
             Place::NoShare(share) => {
                 let most = self.share_in_words(share, heard.source);
-                self.full(sender, &most);
+                self.full(sender, &format!("{most} at once, and all are under way"));
             }
             Place::Never => self.unwanted(stream),
         }
     }
 
-    fn full(&mut self, sender: Sender, most: &str) {
+    fn full(&mut self, sender: Sender, in_use: &str) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            let text = "at a time, and all are under way; one must end first";
-            self.refused(sender, format!("this receiver takes {most} {text}"));
+            let text = format!("this receiver takes {in_use}; one must end first");
+            self.refused(sender, text);
         }
     }
 

@@ -182,7 +182,9 @@ pub enum PathFault {
     #[error("a hard link must not have an owner of its own")]
     HardLinkOwner,
     /// A link has extended attributes.
-    #[error("a link must not have extended attributes of its own")]
+    #[error(
+        "a link must not have extended attributes of its own; send without extended attributes"
+    )]
     ExtendedAttributes,
     /// The name of an extended attribute is empty, longer than 255 bytes or holds a NUL byte.
     #[error(
