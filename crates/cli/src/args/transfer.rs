@@ -13,8 +13,8 @@ use towline::{
 };
 
 use super::{
-    Receiving, Sending, SessionArgs, bytes, duration, long, mirror, receiver_count,
-    rtt::listen_with,
+    Receiving, Sending, SessionArgs, bytes, duration, long, mirror, positive_duration,
+    receiver_count, rtt::listen_with,
 };
 
 /// Send files or trees; done when every receiver has confirmed them.
@@ -92,6 +92,11 @@ pub(crate) struct SendArgs {
     /// count
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
+    /// Longest time that a receiver of --to may have this sender wait its turn; after it, send to
+    /// the others, and exit with code 1
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "1h",
+          requires = "to", conflicts_with = "plain")]
+    pub(crate) line_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) timeout: Duration,
@@ -216,8 +221,8 @@ pub(crate) struct RecvArgs {
           default_missing_value = "names", conflicts_with = "to_stdout")]
     pub(crate) owner: Option<OwnerArg>,
     /// Set the extended attributes of files and directories that `send --xattrs` tells, and remove
-    /// attributes of users (user.*) that they do not have at the sender. File capabilities and
-    /// access lists are never set. What this process may not set is named (exit code 1)
+    /// those named user.* that the sender's file does not have. File capabilities and access lists
+    /// are never set. What this process may not set is named (exit code 1)
     #[arg(short = 'X', long, conflicts_with = "to_stdout")]
     pub(crate) xattrs: bool,
     /// Which permission bits of the sender's files and directories to set
@@ -269,7 +274,7 @@ pub(crate) struct RecvArgs {
     pub(crate) exec: Option<String>,
     /// Longest time that the program of --exec may run; then it is ended (exit code 1), so that the
     /// programs of further transfers can run
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "1h")]
     pub(crate) exec_timeout: Duration,
     /// Give up (exit code 1) after this time without a transfer, or without progress of the
     /// transfer; with --serve, end only the transfer without progress, and go on [default: no

@@ -37,6 +37,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         .receivers(plan.receivers)
         .names(plan.names.clone())
         .join_timeout(plan.join_timeout)
+        .line_timeout(plan.line_timeout)
         .settle(plan.settle)
         .progress_timeout(plan.timeout)
         .slow(plan.slow.into());

@@ -46,6 +46,9 @@ pub(crate) struct SendPlan {
     #[serde(rename = "join_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) join_timeout: Duration,
+    #[serde(rename = "line_timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub(crate) line_timeout: Duration,
     /// Begin when no new receiver has joined for this long. `None` with `--receivers`, `--expect`,
     /// `--join-for` or `--to`.
     #[serde(rename = "settle_s", serialize_with = "optional_seconds")]
@@ -121,6 +124,7 @@ impl SendPlan {
                 .then_some(SETTLE_TIME),
             names,
             join_timeout: args.join_for.unwrap_or(args.join_timeout),
+            line_timeout: args.line_timeout,
             timeout: args.timeout,
             slow: args.slow,
             session,

@@ -15,6 +15,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    time::Duration,
 };
 
 use base::{Instant, LinkId};
@@ -37,8 +38,8 @@ pub(crate) struct Invitations {
     due: BTreeSet<(Instant, usize)>,
     /// How many hosts have no receiver yet, and may have one.
     unsettled_count: usize,
-    /// How many hosts make this sender wait its turn.
-    in_line_count: usize,
+    /// The places of the hosts that make this sender wait its turn, by the time when that began.
+    in_line: BTreeSet<(Instant, usize)>,
 }
 
 /// The way to one host.
@@ -48,6 +49,8 @@ pub(crate) struct Invitation {
     state: State,
     /// Attempts since a receiver at this host was last admitted.
     attempts: u32,
+    /// When the host first made this sender wait since a receiver there was last admitted.
+    waits_since: Option<Instant>,
     /// The number of the receiver at this host, once one was admitted.
     pub(crate) slot: Option<usize>,
     /// Why there is no receiver at this host, for a person.
@@ -77,6 +80,7 @@ impl Invitations {
             peer,
             state: State::Waiting { until: now },
             attempts: 0,
+            waits_since: None,
             slot: None,
             text: "it was not dialled yet".to_owned(),
         };
@@ -87,7 +91,7 @@ impl Invitations {
             by_slot: BTreeSet::new(),
             due: (0..peers.len()).map(|place| (now, place)).collect(),
             unsettled_count: peers.len(),
-            in_line_count: 0,
+            in_line: BTreeSet::new(),
         }
     }
 
@@ -128,7 +132,7 @@ impl Invitations {
         self.set(place, State::Invited { link });
         let invitation = &mut self.all[place];
         self.unsettled_count -= usize::from(invitation.is_unsettled());
-        invitation.attempts = 0;
+        (invitation.attempts, invitation.waits_since) = (0, None);
         if let Some(former) = invitation.slot.replace(slot) {
             self.by_slot.remove(&(former, place));
         }
@@ -172,10 +176,27 @@ impl Invitations {
 
     /// Notes that the receiver on this connection makes this sender wait its turn. Returns the host
     /// and the reason when the reason is news.
-    pub(crate) fn waits(&mut self, link: LinkId) -> Option<(SocketAddr, &str)> {
+    pub(crate) fn waits(&mut self, now: Instant, link: LinkId) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
+        self.all[place].waits_since.get_or_insert(now);
         self.set(place, State::InLine { link });
         self.all[place].say("it serves others, and this sender waits its turn")
+    }
+
+    /// Gives up the host that has made this sender wait longest, if that is `timeout` or more.
+    /// Returns the connection to it, its address and the reason.
+    pub(crate) fn give_up_waiting(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+    ) -> Option<(LinkId, SocketAddr, &str)> {
+        let first = self.in_line.first();
+        let &(_, place) = first.filter(|&&(since, _)| since + timeout <= now)?;
+        let link = self.all[place].link()?;
+        self.set(place, State::Over);
+        let invitation = &mut self.all[place];
+        "it had this sender wait its turn for too long".clone_into(&mut invitation.text);
+        Some((link, invitation.peer, &invitation.text))
     }
 
     /// Stops dialling the host of receiver `slot`, whose part is over.
@@ -221,14 +242,14 @@ impl Invitations {
     }
 
     /// Returns true while a host makes this sender wait its turn.
-    pub(crate) const fn is_in_line(&self) -> bool {
-        self.in_line_count > 0
+    pub(crate) fn is_in_line(&self) -> bool {
+        !self.in_line.is_empty()
     }
 
     /// Returns true while the host of receiver `slot` makes this sender wait its turn.
     pub(crate) fn waits_for(&self, slot: usize) -> bool {
         let mut places = self.by_slot.range((slot, 0)..=(slot, usize::MAX));
-        places.any(|&(_, place)| self.all[place].is_in_line())
+        places.any(|&(_, place)| self.all[place].in_line_since().is_some())
     }
 
     /// Says when the next host is to be dialled.
@@ -246,10 +267,14 @@ impl Invitations {
             self.due.remove(&(due, place));
         }
         self.unsettled_count -= usize::from(invitation.is_unsettled());
-        self.in_line_count -= usize::from(invitation.is_in_line());
+        if let Some(since) = invitation.in_line_since() {
+            self.in_line.remove(&(since, place));
+        }
         invitation.state = state;
         self.unsettled_count += usize::from(invitation.is_unsettled());
-        self.in_line_count += usize::from(invitation.is_in_line());
+        if let Some(since) = invitation.in_line_since() {
+            self.in_line.insert((since, place));
+        }
         if let Some(link) = invitation.link() {
             self.by_link.insert(link, place);
         }
@@ -274,8 +299,10 @@ impl Invitation {
         self.slot.is_none() && self.state != State::Over
     }
 
-    const fn is_in_line(&self) -> bool {
-        matches!(self.state, State::InLine { .. })
+    /// Since when the host makes this sender wait its turn; `None` when it does not at present.
+    fn in_line_since(&self) -> Option<Instant> {
+        let is_in_line = matches!(self.state, State::InLine { .. });
+        self.waits_since.filter(|_| is_in_line)
     }
 
     fn due(&self) -> Option<Instant> {
@@ -327,8 +354,8 @@ mod tests {
             assert!(invitations.link_opened(place, LinkId(3)));
             invitations.opened(LinkId(3));
             assert!(!invitations.is_in_line());
-            assert!(invitations.waits(LinkId(3)).is_some());
-            assert!(invitations.waits(LinkId(3)).is_none(), "no news");
+            assert!(invitations.waits(now, LinkId(3)).is_some());
+            assert!(invitations.waits(now, LinkId(3)).is_none(), "no news");
             assert!(invitations.is_in_line());
             match is_lost {
                 true => assert!(invitations.lost(now, LinkId(3)).is_some()),
@@ -336,6 +363,35 @@ mod tests {
             }
             assert!(!invitations.is_in_line());
         }
+    }
+
+    #[test]
+    fn time_in_line_goes_on_over_lost_connections_until_a_receiver_is_admitted() {
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let timeout = Duration::from_secs(20);
+        let peer = SocketAddr::from(([10, 0, 0, 1], 1));
+        let mut invitations = Invitations::new(at(0), &[peer]);
+        let connect = |invitations: &mut Invitations, now, link: LinkId| {
+            let (place, _) = invitations.dial(now).unwrap();
+            assert!(invitations.link_opened(place, link));
+            invitations.opened(link);
+            invitations.waits(now, link);
+        };
+        connect(&mut invitations, at(10), LinkId(1));
+        invitations.admitted(LinkId(1), 0);
+        invitations.lost(at(20), LinkId(1));
+        connect(&mut invitations, at(30), LinkId(2));
+        assert!(invitations.give_up_waiting(at(49), timeout).is_none());
+        invitations.lost(at(40), LinkId(2));
+        assert!(
+            invitations.give_up_waiting(at(99), timeout).is_none(),
+            "it is not in line"
+        );
+        connect(&mut invitations, at(50), LinkId(3));
+        let given_up = invitations.give_up_waiting(at(50), timeout);
+        let text = "it had this sender wait its turn for too long";
+        assert_eq!(given_up, Some((LinkId(3), peer, text)));
+        assert!(!invitations.is_in_line() && invitations.due().is_none());
     }
 
     #[test]
@@ -352,7 +408,7 @@ mod tests {
             }
             assert!(!invitations.waits_for(7));
         }
-        assert!(invitations.waits(LinkId(4)).is_none(), "no news");
+        assert!(invitations.waits(now, LinkId(4)).is_none(), "no news");
         assert!(invitations.waits_for(7) && !invitations.waits_for(8));
         invitations.admitted(LinkId(4), 7);
         assert!(!invitations.waits_for(7));

@@ -5,8 +5,9 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
 use crate::parameters::{
-    ANSWER_TIMEOUT, COMMIT_FACTOR, GREETING_TIMEOUT, JOIN_TIMEOUT, NEEDS_MAX, PROGRESS_INTERVAL,
-    PROGRESS_TIMEOUT, RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER, TRANSFER_LINGER,
+    ANSWER_TIMEOUT, COMMIT_FACTOR, GREETING_TIMEOUT, JOIN_TIMEOUT, LINE_TIMEOUT, NEEDS_MAX,
+    PROGRESS_INTERVAL, PROGRESS_TIMEOUT, RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER,
+    TRANSFER_LINGER,
 };
 use crate::{Admission, Hash, Key, ManifestId, RateConfig};
 
@@ -89,6 +90,9 @@ pub struct TransferSenderConfig {
     /// How long to wait for expected receivers before content starts. No time counts while a host
     /// that was dialled makes this sender wait its turn.
     pub join_timeout: Duration,
+    /// How long a host that was dialled may make this sender wait its turn, all waits together,
+    /// until a receiver there is admitted.
+    pub line_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.
     pub progress_timeout: Duration,
@@ -132,6 +136,7 @@ impl TransferSenderConfig {
             slow_after: SLOW_AFTER,
             rate: None,
             join_timeout: JOIN_TIMEOUT,
+            line_timeout: LINE_TIMEOUT,
             progress_timeout: PROGRESS_TIMEOUT,
             reconnect_timeout: RECONNECT_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
@@ -339,7 +344,7 @@ pub enum ReceiverState {
     },
     /// The receiver has proved delivery.
     Done {
-        /// The receiver's hash over all files, equal to the sender's.
+        /// The receiver's hash over all files that were not withdrawn, equal to the sender's.
         root: Hash,
         /// The numbers in the receiver's proof.
         numbers: DoneNumbers,

@@ -306,6 +306,13 @@ impl<C: Content> TransferSender<C> {
 
     /// Handles a receiver's connection that ended without a good-bye.
     fn gone(&mut self, now: Instant, slot: usize) {
+        self.disconnected(now, slot);
+        self.check_paused();
+        self.check_answers(now);
+    }
+
+    /// Notes that a receiver has no connection any more, and may come back.
+    fn disconnected(&mut self, now: Instant, slot: usize) {
         let member = &mut self.members[slot];
         member.disconnect(now);
         self.filling.remove(slot);
@@ -313,8 +320,6 @@ impl<C: Content> TransferSender<C> {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             self.event(TransferSenderEvent::Disconnected { slot });
         }
-        self.check_paused();
-        self.check_answers(now);
     }
 
     /// Queues a message for a receiver. A receiver that does not read loses its connection.
@@ -332,8 +337,7 @@ impl<C: Content> TransferSender<C> {
         self.listener.close(link);
         self.not_reached(now, link);
         self.roll.by_link.remove(&link);
-        self.members[slot].disconnect(now);
-        self.filling.remove(slot);
+        self.disconnected(now, slot);
     }
 
     /// Gives up an admitted receiver that broke the protocol.

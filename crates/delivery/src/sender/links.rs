@@ -42,11 +42,27 @@ impl<C: Content> TransferSender<C> {
 
     /// Notes that a dialled host makes this sender wait its turn.
     pub(super) fn told_to_wait(&mut self, now: Instant, link: LinkId) {
-        let waits = self.invitations.waits(link);
+        let waits = self.invitations.waits(now, link);
         let news = waits.map(|(peer, text)| (peer, text.to_owned()));
         self.put_off_deadline(now);
         if let Some((peer, text)) = news {
             self.event(TransferSenderEvent::NotReached { peer, text });
+        }
+    }
+
+    /// Gives up the hosts that have made this sender wait its turn for the line timeout.
+    pub(super) fn check_line(&mut self, now: Instant) {
+        let timeout = self.config.line_timeout;
+        let mut is_one_given_up = false;
+        while let Some((link, peer, text)) = self.invitations.give_up_waiting(now, timeout) {
+            let text = text.to_owned();
+            self.listener.close(link);
+            self.event(TransferSenderEvent::NotReached { peer, text });
+            is_one_given_up = true;
+        }
+        if is_one_given_up {
+            self.all_joined(now);
+            self.check_finished(now);
         }
     }
 
@@ -215,6 +231,20 @@ mod tests {
             sender.handle_timeout(now + join_timeout);
             assert!(sender.is_finished());
         }
+    }
+
+    #[test]
+    fn a_host_that_has_the_sender_wait_for_ever_is_given_up() {
+        let link = LinkId(1);
+        let mut sender = inviting(link);
+        sender.config.line_timeout = WAIT_INTERVAL * 101;
+        let now = wait(&mut sender, at(1), link);
+        hear(&mut sender, now, link, &Message::Wait);
+        sender.handle_timeout(now + WAIT_INTERVAL);
+        assert!(sender.is_finished());
+        let told: Vec<_> = std::iter::from_fn(|| sender.pop_event()).collect();
+        let last = format!("{told:?}");
+        assert!(last.contains("wait its turn for too long"), "{last}");
     }
 
     #[test]

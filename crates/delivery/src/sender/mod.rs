@@ -397,6 +397,7 @@ impl<C: Content> TransferSender<C> {
             .stage_deadline()
             .is_some_and(|at| at <= now && at > self.clock.now);
         self.clock.now = now;
+        self.check_line(now);
         self.put_off_deadline(now);
         self.dial(now);
         if self.stage == Stage::Hashing && !self.hashes_on_the_way() {

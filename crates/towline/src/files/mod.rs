@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use delivery::{
     SlowPolicy,
-    parameters::{JOIN_TIMEOUT, PROGRESS_TIMEOUT, SETTLE_TIME},
+    parameters::{JOIN_TIMEOUT, LINE_TIMEOUT, PROGRESS_TIMEOUT, SETTLE_TIME},
 };
 
 mod capacity;
@@ -44,6 +44,8 @@ pub struct Expectation {
     /// How long to wait for the expected receivers to join. Where the sender dials, no time counts
     /// while a receiver makes it wait its turn.
     pub join_timeout: Duration,
+    /// How long a receiver that the sender has dialled may make it wait its turn.
+    pub line_timeout: Duration,
     /// Matters only when all receivers that join are expected. The transfer begins when no new
     /// receiver has joined for this long; those that join later are expected, too. With `None`, it
     /// begins after [`Expectation::join_timeout`] with those that have joined.
@@ -76,6 +78,13 @@ impl Expectation {
         self
     }
 
+    /// Sets how long a receiver that the sender has dialled may make it wait its turn.
+    #[must_use]
+    pub const fn line_timeout(mut self, timeout: Duration) -> Self {
+        self.line_timeout = timeout;
+        self
+    }
+
     /// Sets [`Expectation::settle`]: the transfer begins when no new receiver has joined for this
     /// long. With `None`, it begins after [`Expectation::join_timeout`].
     #[must_use]
@@ -101,13 +110,14 @@ impl Expectation {
 
 impl Default for Expectation {
     /// Expects all receivers that join, at least one. Waits at most 10 s for the first, and begins
-    /// when no other has joined for 300 ms. Gives a receiver up after 30 s without progress. Sends
-    /// at the pace of the slowest.
+    /// when no other has joined for 300 ms. Sends at the pace of the slowest. Gives a receiver up
+    /// after 30 s without progress, or when it has made the sender wait its turn for an hour.
     fn default() -> Self {
         Self {
             receivers: 0,
             names: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
+            line_timeout: LINE_TIMEOUT,
             settle: Some(SETTLE_TIME),
             progress_timeout: PROGRESS_TIMEOUT,
             slow: SlowPolicy::Wait,

@@ -80,6 +80,7 @@ impl FileSender {
         let (session_id, seed) = (random_u64()?, random_u64()?);
         let mut config = TransferSenderConfig::new(session_id, expectation.receivers, seed);
         config.join_timeout = expectation.join_timeout;
+        config.line_timeout = expectation.line_timeout;
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
@@ -157,8 +158,8 @@ impl FileSender {
         manifest.files().len() + manifest.hard_links().len() - transfer.unsent().len()
     }
 
-    /// Returns the state of every receiver by its last report. The report is at most 200 ms old;
-    /// with many receivers, reports are spread and may be older. Final after
+    /// Returns the state of every receiver by its last report. A connected receiver reports a
+    /// change within 200 ms, or later when there are many receivers. Final after
     /// [`TransferSenderEvent::Finished`]. [`TransferOutcome::unsent`] also names files that were
     /// skipped when the tree was walked.
     #[must_use]
