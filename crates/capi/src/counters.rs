@@ -19,15 +19,15 @@ pub(crate) fn one(
     attempt(|| {
         let snapshot = snapshot()?;
         let name = text(name, "the counter's name")?;
-        let place = place.ok_or_else(|| Failure::null("the pointer for the value"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the counter's value"))?;
         let found = name
             .split_once('.')
             .and_then(|(set, name)| snapshot.value_of(set, name));
         let unknown = || {
             let text = if name.contains('.') {
                 format!(
-                    "there is no counter {name:?} at present; the function that visits all \
-                     counters tells the names of those that there are"
+                    "there is no counter {name:?} at present; towline_publisher_counters and \
+                     towline_subscriber_counters give the names of all"
                 )
             } else {
                 format!(
@@ -49,7 +49,7 @@ pub(crate) fn all(
 ) -> Outcome {
     attempt(|| {
         let snapshot = snapshot()?;
-        let visit = visit.ok_or_else(|| Failure::null("the function to call"))?;
+        let visit = visit.ok_or_else(|| Failure::null("the function that visits the counters"))?;
         for (set, info, value) in snapshot.iter() {
             let name = format!("{set}.{}\0", info.name);
             visit(name.as_ptr().cast(), value, closure);

@@ -49,13 +49,22 @@ impl Failure {
         Self::new(Outcome::Invalid, format!("{what} is NULL"))
     }
 
+    /// Makes the failure of a call without its handle, which the function `maker` gives.
+    pub(crate) fn no_handle(what: &str, maker: &str) -> Self {
+        let text = format!("{what} is NULL: get one from {maker}");
+        Self::new(Outcome::Invalid, text)
+    }
+
     /// Makes the failure of a call whose `data` cannot be there: it is null, or of an impossible
     /// length.
     pub(crate) fn no_room<T>(what: &str, data: *const T) -> Self {
         if data.is_null() {
             return Self::null(what);
         }
-        let text = format!("{what} is longer than memory can be: its length may be negative");
+        let text = format!(
+            "{what} is longer than any memory; check its length: a negative number becomes a huge \
+             one"
+        );
         Self::new(Outcome::Invalid, text)
     }
 }

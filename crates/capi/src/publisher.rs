@@ -39,7 +39,8 @@ extern "C" fn towline_publisher_open(
     place: Out<'_, *mut Publisher>,
 ) -> Outcome {
     attempt(|| {
-        let session = session.ok_or_else(|| Failure::null("the session"))?;
+        let session =
+            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the publisher"))?;
         let builder = towline::Publisher::builder(session.builder()).expect_receivers(receivers);
         let publisher = builder.open()?;
@@ -58,7 +59,8 @@ extern "C" fn towline_publisher_send(
     timeout_ms: i64,
 ) -> Outcome {
     attempt(|| {
-        let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
+        let publisher = publisher
+            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
         // SAFETY: the header says that `len` bytes are there.
         let bytes = unsafe { cabi::bytes(message, len) };
         let bytes = bytes.or((len == 0).then_some(&[]));
@@ -78,14 +80,16 @@ extern "C" fn towline_publisher_send(
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_flush(publisher: Option<&mut Publisher>) -> Outcome {
     attempt(|| {
-        let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
+        let publisher = publisher
+            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
         publisher.0.flush()?;
         Ok(Outcome::Ok)
     })
 }
 
 fn snapshot(publisher: Option<&Publisher>) -> Result<Snapshot, Failure> {
-    let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
+    let publisher =
+        publisher.ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
     let mut snapshot = Snapshot::default();
     publisher.0.snapshot(&mut snapshot);
     Ok(snapshot)
@@ -115,7 +119,8 @@ extern "C" fn towline_publisher_close(
     place: Out<'_, Closed>,
 ) -> Outcome {
     attempt(|| {
-        let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
+        let publisher = publisher
+            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
         let closed = publisher.0.close()?;
         give(
             place,

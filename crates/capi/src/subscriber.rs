@@ -95,7 +95,8 @@ extern "C" fn towline_subscriber_open(
     place: Out<'_, *mut Subscriber>,
 ) -> Outcome {
     attempt(|| {
-        let session = session.ok_or_else(|| Failure::null("the session"))?;
+        let session =
+            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the subscriber"))?;
         let mut subscriber = towline::Subscriber::open(&session.builder())?;
         subscriber.take_only(session.allowed().iter().copied());
@@ -112,7 +113,8 @@ extern "C" fn towline_subscriber_recv(
     place: Out<'_, Incoming>,
 ) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        let subscriber = subscriber
+            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the message"))?;
         let received = subscriber.0.recv(time(timeout_ms))?;
         let Some(received) = received else {
@@ -132,10 +134,11 @@ extern "C" fn towline_subscriber_sender(
     len: usize,
 ) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        let subscriber = subscriber
+            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
         // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
-        let room = room.ok_or_else(|| Failure::no_room("the buffer", buffer))?;
+        let room = room.ok_or_else(|| Failure::no_room("the buffer for the address", buffer))?;
         let gone = || {
             let text = format!(
                 "no session has the number {session} at present; ask for the sender while the \
@@ -150,7 +153,8 @@ extern "C" fn towline_subscriber_sender(
 }
 
 fn snapshot(subscriber: Option<&Subscriber>) -> Result<Snapshot, Failure> {
-    let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+    let subscriber = subscriber
+        .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
     let mut snapshot = Snapshot::default();
     subscriber.0.snapshot(&mut snapshot);
     Ok(snapshot)
@@ -177,7 +181,8 @@ extern "C" fn towline_subscriber_counters(
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_close(subscriber: Option<Box<Subscriber>>) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        let subscriber = subscriber
+            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
         subscriber.0.close()?;
         Ok(Outcome::Ok)
     })

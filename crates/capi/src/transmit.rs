@@ -29,12 +29,15 @@ extern "C" fn towline_transmit_file(
             .into_iter()
             .find(|(_, fd)| *fd < 0)
         {
-            let text = format!("the descriptor of the {what} is negative ({fd}): open it first");
+            let text =
+                format!("the descriptor of the {what} is negative ({fd}): open the {what} first");
             return Err(Failure::new(Outcome::Invalid, text));
         }
         let end = at.checked_add(bytes).ok_or_else(|| {
-            let text =
-                format!("{bytes} bytes that begin at position {at} would end beyond 2^64 - 1");
+            let text = format!(
+                "cannot send {bytes} bytes of a file from position {at}: no file reaches that far; \
+                 check both numbers"
+            );
             Failure::new(Outcome::Invalid, text)
         })?;
         let [head, tail] = [(head, head_len, "the head"), (tail, tail_len, "the tail")].map(
