@@ -36,8 +36,9 @@ impl SocketSink {
             socket.bind(outlet.index, Packets::None)?;
             Ok(socket)
         };
-        let socket =
-            open().map_err(|cause| CaptureError::os(format!("open {name} to send"), cause))?;
+        let socket = open().map_err(|cause| {
+            CaptureError::os(format!("open a packet socket to send on {name}"), cause)
+        })?;
         Ok(Self {
             outlet,
             socket,

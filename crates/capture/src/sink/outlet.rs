@@ -177,7 +177,7 @@ impl Outlet {
                 "it has no carrier: plug the cable in, or switch the other end on".to_owned()
             }
             Some((true, true)) => format!(
-                "its queue stays full: look what holds it (`tc -s qdisc show dev {}`)",
+                "its queue stays full: `tc -s qdisc show dev {}` shows what waits in it",
                 self.name
             ),
         };

@@ -35,8 +35,9 @@ impl SocketSource {
         let prepared = socket
             .set_auxiliary_data(true)
             .and_then(|()| socket.set_receive_buffer(wanted));
-        let granted =
-            prepared.map_err(|cause| CaptureError::os(format!("prepare to read {name}"), cause))?;
+        let granted = prepared.map_err(|cause| {
+            CaptureError::os(format!("set up the packet socket for {name}"), cause)
+        })?;
         if granted < wanted {
             tap.remarks.push(format!(
                 "{name}: the kernel grants the socket a buffer of {granted} bytes instead of \

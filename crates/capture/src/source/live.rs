@@ -284,7 +284,7 @@ impl Tap {
 /// Keeps all packets out of a socket from now on.
 pub(super) fn shut(socket: &PacketSocket) -> Result<(), CaptureError> {
     let shut = socket.attach_filter(&keep_all(0));
-    shut.map_err(|cause| CaptureError::os("end the capture in the kernel", cause))
+    shut.map_err(|cause| CaptureError::os("keep packets out of the capture's socket", cause))
 }
 
 fn link_type(link: &Link) -> Result<u16, CaptureError> {

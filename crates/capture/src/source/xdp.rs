@@ -90,7 +90,12 @@ impl XdpSource {
         let (queues, copy) = open_queues(&mut tap, options, mode, count)?;
         for (queue, socket) in (0..).zip(&queues) {
             let added = redirect.add(queue, socket);
-            added.map_err(|cause| refused(format!("redirect queue {queue} of {name}"), cause))?;
+            added.map_err(|cause| {
+                refused(
+                    format!("direct the packets of queue {queue} of {name} to this capture"),
+                    cause,
+                )
+            })?;
         }
         let promiscuous = options.is_promiscuous.then(|| {
             let socket = PacketSocket::open()?;
@@ -98,10 +103,7 @@ impl XdpSource {
             Ok(socket)
         });
         let promiscuous = promiscuous.transpose().map_err(|cause: io::Error| {
-            CaptureError::os(
-                format!("receive packets on {name} that are addressed to others"),
-                cause,
-            )
+            CaptureError::os(format!("switch {name} to promiscuous mode"), cause)
         })?;
         note_tags(&mut tap);
         tap.interface[0].description = description(mode, copy, queues.len());
@@ -180,7 +182,10 @@ impl Source for XdpSource {
             });
             let name = &self.tap.interface[0].name;
             let given = given.map_err(|cause| {
-                CaptureError::os(format!("make {name} receive more packets"), cause)
+                CaptureError::os(
+                    format!("make the driver of {name} receive more packets"),
+                    cause,
+                )
             })?;
             most = most.max(given);
             if is_enough {
@@ -340,8 +345,8 @@ fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureE
     let name = &tap.interface[0].name;
     let loaded = XdpRedirect::load(queues);
     let mut redirect =
-        loaded.map_err(|cause| refused(format!("give the kernel a program for {name}"), cause))?;
-    let operation = || format!("put a program on {name}");
+        loaded.map_err(|cause| refused(format!("load the XDP program for {name}"), cause))?;
+    let operation = || format!("attach the XDP program to {name}");
     match redirect.attach(tap.link.index, XdpMode::Native) {
         Ok(()) => return Ok((redirect, XdpMode::Native)),
         Err(cause) if matches!(cause.raw_os_error(), Some(EPERM | EBUSY | EEXIST)) => {
@@ -379,7 +384,7 @@ fn open_queues(
                 return Err(CaptureError::Refused {
                     operation: format!("take frames of {frame_bytes} bytes off {name}"),
                     cause: io::Error::from_raw_os_error(EOPNOTSUPP),
-                    remedy: "before Linux 6.6 a frame has at most 3840 bytes there: set the \
+                    remedy: "before Linux 6.6, xdp: takes frames of at most 3840 bytes; set the \
                              interface's MTU to 3818 or less, or use ring:",
                 });
             }
@@ -616,7 +621,7 @@ mod tests {
     fn a_refusal_says_what_it_means() {
         let text = |errno| {
             let cause = io::Error::from_raw_os_error(errno);
-            refused("put a program on e0".to_owned(), cause).to_string()
+            refused("attach the XDP program to e0".to_owned(), cause).to_string()
         };
         assert!(text(EPERM).contains("CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing"));
         assert!(text(EAFNOSUPPORT).contains("has no XDP sockets"));
@@ -625,7 +630,7 @@ mod tests {
         assert!(text(ENOBUFS).contains("ulimit -l"));
         for errno in [EPERM, EAFNOSUPPORT, EINVAL, EBUSY, EOPNOTSUPP, ENOBUFS] {
             let text = text(errno);
-            assert!(text.contains("put a program on e0") && text.contains("ring:"));
+            assert!(text.contains("attach the XDP program to e0") && text.contains("ring:"));
         }
     }
 }

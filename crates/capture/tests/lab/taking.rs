@@ -317,7 +317,8 @@ fn the_host_receives_nothing_meanwhile_and_everything_afterwards() {
                 let error = lab.host(1).enter(|| open("xdp:e0").map(drop).unwrap_err());
                 let error = error.unwrap().to_string();
                 assert!(
-                    error.contains("put a program on e0") && error.contains("another XDP program"),
+                    error.contains("attach the XDP program to e0")
+                        && error.contains("another XDP program"),
                     "{error}"
                 );
             });
@@ -468,7 +469,7 @@ fn who_may_not_take_frames_is_told_what_is_missing() {
         });
         let told = told.unwrap();
         assert!(
-            told.starts_with("not permitted to give the kernel a program for e0: CAP_NET_ADMIN"),
+            told.starts_with("not permitted to load the XDP program for e0: CAP_NET_ADMIN"),
             "{told}"
         );
         assert!(told.contains("ring:"), "{told}");
