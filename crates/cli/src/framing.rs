@@ -140,8 +140,8 @@ fn read_counted(
     if length > limit.bytes {
         let Limit { bytes, parameter } = limit;
         let text = format!(
-            "a message of {length} bytes is announced, and at most {bytes} are taken; raise --{}, \
-             or check {WRITER}",
+            "the next message claims {length} bytes, and a message may have at most {bytes}; raise \
+             --{}, or check {WRITER}",
             parameter.replace('_', "-")
         );
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -171,8 +171,8 @@ fn cut_short(error: io::Error, within: &str) -> io::Error {
 }
 
 /// Whom to check when lengths do not fit.
-const WRITER: &str = "the program that writes it: --framing length reads a u32, big-endian, before \
-                      each message";
+const WRITER: &str = "the program that writes the input: --framing length reads a u32, \
+                      big-endian, before each message";
 
 #[cfg(test)]
 mod tests {

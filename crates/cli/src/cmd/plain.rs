@@ -55,7 +55,7 @@ fn source(plan: &PlainPlan) -> Result<PlainSource, Failure> {
     let file = opened.map_err(failed)?;
     let kind = file.metadata().map_err(failed)?.file_type();
     if kind.is_dir() {
-        let text = "it is a directory; without --plain, towline sends trees";
+        let text = "it is a directory; leave out --plain to send a directory";
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, text)));
     }
     Ok(if kind.is_fifo() {

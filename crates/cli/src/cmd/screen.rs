@@ -37,17 +37,18 @@ pub(super) enum Wish {
 impl Screen {
     pub(super) fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init();
-        terminal
-            .map(Self)
-            .map_err(|error| Failure::system("taking the terminal over", &error))
+        terminal.map(Self).map_err(|error| {
+            Failure::environment(
+                "taking over the terminal",
+                &format!("{error}; run the command in the foreground of a terminal"),
+            )
+        })
     }
 
     /// Draws the screen once: writes only what has changed, and follows a new size of the terminal.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
         let drawn = self.0.draw(draw);
-        drawn
-            .map(drop)
-            .map_err(|error| Failure::system("using the terminal", &error))
+        drawn.map(drop).map_err(|error| lost(&error))
     }
 
     /// Shows one reading until the next is due, or the user leaves.
@@ -57,7 +58,7 @@ impl Screen {
         interrupt: &Interrupt,
         view: &mut impl LiveView,
     ) -> Result<Wish, Failure> {
-        let failed = |error: io::Error| Failure::system("using the terminal", &error);
+        let failed = |error: io::Error| lost(&error);
         loop {
             self.draw(|frame| view.draw(frame))?;
             let left = due.saturating_duration_since(Instant::now());
@@ -84,6 +85,11 @@ impl Drop for Screen {
     fn drop(&mut self) {
         ratatui::restore();
     }
+}
+
+/// Makes the failure of a terminal that can no longer be read or written.
+fn lost(error: &io::Error) -> Failure {
+    Failure::environment("using the terminal, which may be closed by now", error)
 }
 
 /// Divides a view into the line above, the room between, and the line below.

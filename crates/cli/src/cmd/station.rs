@@ -48,7 +48,7 @@ impl Station {
                 Some((server, slot, served))
             }
             Err(error) if metrics.is_some() => {
-                return Err(Failure::system("serving counters", &error));
+                return Err(Failure::system("serving the counters (--metrics)", &error));
             }
             Err(error) => {
                 let cause = sys::with_usual_remedy(&error);

@@ -147,7 +147,8 @@ impl ReplayPlan {
         }
         if let Some(live) = args.sources.iter().find(|source| source.is_live()) {
             return Err(Failure::usage(format!(
-                "{live} cannot be replayed: capture it to a file first"
+                "{live} is an interface and cannot be replayed: capture it to a file first; if you \
+                 mean a file, write pcapng:FILE"
             )));
         }
         let limits = Limits {

@@ -74,8 +74,8 @@ impl FramesSendPlan {
         let receivers = args.receivers.unwrap_or(usual);
         if receivers > 0 && session.config.strict_pgm() {
             return Err(Failure::usage(format!(
-                "frames wait for receivers that report, and {STRICT_PGM}: give --always and no \
-                 --receivers"
+                "`frames send` waits for receivers that report, and {STRICT_PGM}: give --always \
+                 and no --receivers"
             )));
         }
         if args
@@ -83,7 +83,7 @@ impl FramesSendPlan {
             .is_some_and(|it| it > FrameSenderConfig::DEADLINE_MAX)
         {
             return Err(Failure::usage(
-                "--deadline: a frame is of use for at most 10 s: give a shorter time",
+                "--deadline: at most 10 s; give a shorter time",
             ));
         }
         let default = SocketOptions::default().send_buffer_bytes;
