@@ -105,12 +105,16 @@ pub(super) fn check_reports(
         return Ok(());
     }
     if receivers > 0 {
-        let text = format!("--receivers counts reports, and {STRICT_PGM}: leave one of them out");
-        return Err(Failure::usage(text));
+        return Err(Failure::usage(format!(
+            "--receivers counts reports, and {STRICT_PGM}: leave out --receivers, or the flag that \
+             turns reports off"
+        )));
     }
     if policy == PolicyArg::Drop {
-        let text = format!("--policy drop needs reports, and {STRICT_PGM}: leave one of them out");
-        return Err(Failure::usage(text));
+        return Err(Failure::usage(format!(
+            "--policy drop needs reports, and {STRICT_PGM}: leave out --policy drop, or the flag \
+             that turns reports off"
+        )));
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ impl PlainPlan {
             let name = crate::args::flag(name);
             return Err(Failure::usage(format!(
                 "--{name} is for receivers that run towline, and with --plain the receiver is \
-                 another program: leave one of them out"
+                 another program: leave --{name} or --plain out"
             )));
         }
         Ok(Self {

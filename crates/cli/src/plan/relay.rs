@@ -46,8 +46,8 @@ impl RelayPlan {
         if args.pgm_port.is_none() && least != most {
             return Err(Failure::usage(
                 "the networks have different ports: write the same port for all, or give the \
-                 senders' PGM port as --pgm-port; receivers on another UDP port then need the same \
-                 --pgm-port",
+                 senders' PGM port as --pgm-port, here and at each receiver that listens at \
+                 another UDP port",
             ));
         }
         if args.keep > KEPT_BYTES_MAX {

@@ -96,7 +96,8 @@ impl UdpRunPlan {
     pub(crate) fn new(args: &UdpRunArgs) -> Result<Self, Failure> {
         let wrong = |text: String| Err(Failure::usage(text));
         if args.targets.len() > 1 && args.group.is_none() {
-            return wrong("several servers need --group: each then receives the same".to_owned());
+            let text = "several servers are measured through a group: add `--group GROUP`";
+            return wrong(text.to_owned());
         }
         let only_there = args.direction.iter().all(|it| *it == DirectionArg::There);
         if args.targets.len() > 1 && !only_there {

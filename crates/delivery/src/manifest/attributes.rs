@@ -46,7 +46,7 @@ pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestErro
         of.push(number);
         if bytes > ATTRIBUTES_LEN_MAX {
             return Err(ManifestError::Attributes(
-                "all sets of them, each counted once, take more than 16 MiB",
+                "they take more than 16 MiB, even with equal sets counted once",
             ));
         }
     }

@@ -95,7 +95,7 @@ pub enum ManifestError {
     #[error("the files together are longer than 2^63 - 1 bytes; send less at a time")]
     ContentTooLong,
     /// The sum of the files' sizes differs from that in the header.
-    #[error("the files have {files} bytes where the manifest's header says {header}")]
+    #[error("the manifest's files have {files} bytes together, and its header says {header}")]
     ContentMismatch {
         /// Sum of the files' sizes in bytes.
         files: u64,
@@ -116,13 +116,13 @@ pub enum ManifestError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
     /// The path has no name at all, or an empty component.
-    #[error("a name is empty")]
+    #[error("a name in the path is empty")]
     Empty,
     /// The path begins with `/`.
     #[error("the path is absolute")]
     Absolute,
     /// A component is `.` or `..`.
-    #[error("a name is \".\" or \"..\"")]
+    #[error("a name in the path is \".\" or \"..\"")]
     Dots,
     /// The path holds a NUL byte.
     #[error("the path holds a NUL byte")]
@@ -134,10 +134,10 @@ pub enum PathFault {
     #[error("a name in the path is longer than 255 bytes")]
     NameTooLong,
     /// The path is longer than 4095 bytes.
-    #[error("the path is longer than 4095 bytes")]
+    #[error("the path is longer than 4095 bytes; leave it out, or shorten it")]
     TooLong,
     /// The path has more than 255 levels.
-    #[error("the path is deeper than 255 levels")]
+    #[error("the path has more than 255 levels; leave it out, or move it up")]
     TooDeep,
     /// The link's target is longer than 4095 bytes.
     #[error("the link's target is longer than 4095 bytes")]
@@ -161,19 +161,19 @@ pub enum PathFault {
     #[error("its parent is not a directory of the manifest")]
     Parent,
     /// The entry is no file, and has a size.
-    #[error("only files have a size")]
+    #[error("it has a size, but is not a file")]
     Size,
     /// A link has no target.
     #[error("the link has no target")]
     NoTarget,
     /// An entry that is no link has a target.
-    #[error("it has the target of a link, but is none")]
+    #[error("it has a link's target, but is not a link")]
     Target,
     /// The link leads out of the tree.
     #[error("the symbolic link leads out of the tree")]
     LinkOut,
     /// A hard link names no file, or one that comes after it.
-    #[error("the hard link is not to a file that comes before it")]
+    #[error("a hard link must name a file that comes before it")]
     HardLink,
     /// A hard link has a mode or time of its own.
     #[error("a hard link must not have a mode or time of its own")]

@@ -28,7 +28,7 @@ impl OwnerNames {
         }
         if count != owned().count() {
             return Err(ManifestError::Owners(
-                "some entries have an owner, and others none; give all one, or none",
+                "some entries have an owner and others have none; give an owner to all, or to none",
             ));
         }
         let owners = || owned().filter_map(|entry| entry.owner);
@@ -37,12 +37,12 @@ impl OwnerNames {
         let is_many = |accounts: &[Account<'_>]| accounts.len() > usize::from(u16::MAX);
         if is_many(&users) {
             return Err(ManifestError::Owners(
-                "more than 65,535 users own them; send them without owners",
+                "there are more than 65,535 users among them; send without owners",
             ));
         }
         if is_many(&groups) {
             return Err(ManifestError::Owners(
-                "more than 65,535 groups own them; send them without owners",
+                "there are more than 65,535 groups among them; send without owners",
             ));
         }
         let index = |list: &[Account<'_>], number| {

@@ -38,9 +38,9 @@ impl Tool {
                 return Ok(tool);
             }
         }
-        let cause = "neither b3sum nor sha256sum is installed";
+        let cause = "neither `b3sum --version` nor `sha256sum --version` runs without an error";
         Err(SystemError::refused("check", "the received files", cause)
-            .advise("install one of them")
+            .advise("install b3sum, or the sha256sum of GNU coreutils")
             .into())
     }
 
@@ -188,7 +188,10 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
     let hash = text.split_whitespace().next();
     match hash.filter(|_| output.status.success()) {
         Some(hash) => Ok(hash.to_owned()),
-        None => Err(failed(&io::Error::other("it printed no hash")).into()),
+        None => {
+            let cause = format!("it ended with {} and printed no usable hash", output.status);
+            Err(SystemError::refused("run", tool.name(), cause).into())
+        }
     }
 }
 

@@ -37,15 +37,22 @@ impl Tree {
         if !tally.visit(&path, 0) {
             let unsuitable = tally.unsuitable.unwrap_or_default();
             let unsuitable = unsuitable.display();
-            let cause = match tally.is_deep {
-                true => format!("what is in {unsuitable} lies over {DEPTH_MAX} levels deep"),
-                false => match tally.error {
-                    Some(error) => format!("{unsuitable} cannot be read: {error}"),
-                    None => format!("{unsuitable} is no file or directory"),
-                },
+            let (cause, remedy) = match tally.error {
+                _ if tally.is_deep => (
+                    format!("{unsuitable} is {DEPTH_MAX} levels down, and a demo goes no deeper"),
+                    "name another path",
+                ),
+                Some(error) => (
+                    format!("{unsuitable} cannot be read: {error}"),
+                    "let this user read it, or name another path",
+                ),
+                None => (
+                    format!("{unsuitable} is not a file or directory"),
+                    "name another path",
+                ),
             };
             return Err(net::SystemError::refused("send", path.display(), cause)
-                .advise("let this user read it, or name another path")
+                .advise(remedy)
                 .into());
         }
         Ok(Self {
@@ -78,12 +85,12 @@ impl Tree {
             return Ok(found);
         }
         let cause = format!(
-            "the directories of this machine that suit have {} bytes in {} files together, and \
-             {bytes_min} bytes in {files_min} files are wanted",
+            "the suitable directories of this machine have {} bytes in {} files together, and the \
+             demo needs at least {bytes_min} bytes in {files_min} files",
             found.bytes, found.files
         );
         Err(net::SystemError::refused("find", "a tree to send", cause)
-            .advise("name one: towline demo PATH")
+            .advise("name a tree: `towline demo PATH`, or lower --min-bytes or --min-files")
             .into())
     }
 

@@ -84,7 +84,8 @@ impl Client {
         seed: u64,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let refused = |error: io::Error| SystemError::system("prepare for", peer, &error);
+        let refused =
+            |error: io::Error| SystemError::system("prepare the measurement with", peer, &error);
         let sockets = Arc::new(Sockets::towards(peer, wanted)?);
         let carrier = sockets.carrier(Engine::default(), Side::Asks);
         let mut client = Self::new(carrier.map_err(refused)?, peer, seed, timeout);
