@@ -124,11 +124,11 @@ impl Demo {
         ));
         let started = Instant::now();
         let sender = Process::start(&mut self.sender(place), self.shows_progress)?;
-        let sent = sender.report("send", is_interrupted)?;
+        let sent = sender.report("the sender", is_interrupted)?;
         let time = started.elapsed();
         let mut received = Vec::new();
         for receiver in receivers {
-            received.push(receiver.report("recv", is_interrupted)?);
+            received.push(receiver.report("a receiver", is_interrupted)?);
         }
         say(&format!("checking with {}", tool.name()));
         let checksums = Checksums::take(tool, &self.tree, &staging.directories, is_interrupted)?;
