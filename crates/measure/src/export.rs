@@ -69,8 +69,8 @@ pub fn export(
         if with_hops {
             plot::hops(series, options).ok_or_else(|| {
                 io::Error::other(
-                    "no message was stamped: measure over UDP with the engine recv or epoll, and \
-                     without --stamp-every 0",
+                    "no message was stamped: measure again over UDP, with the engine recv or \
+                     epoll, and with --stamp-every of 1 or more",
                 )
             })
         } else {

@@ -146,13 +146,16 @@ impl ProbeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
     /// The message does not have the length that it states, or is shorter than the header.
-    #[error("the message was cut short")]
+    #[error("the message is shorter than a header, or has another length than it states")]
     Short,
     /// The message has another program's first bytes, or a kind that does not exist.
     #[error("the message is not a probe")]
     Foreign,
     /// The message comes from a release with another version of the format.
-    #[error("the message has version {0}, this release speaks {VERSION}")]
+    #[error(
+        "the message has version {0} of the format, and this release reads only version \
+         {VERSION}; use the same release at both ends"
+    )]
     Version(u8),
 }
 

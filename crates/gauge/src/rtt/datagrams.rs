@@ -10,7 +10,7 @@ use std::{
 
 use net::{Interfaces, SystemError, interface::Selector};
 use sys::{
-    Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram,
+    Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, errno,
     message,
     stamp::{self, Stamps},
 };
@@ -61,14 +61,16 @@ impl Sockets {
             let answers = towards_group(&sockets.socket, peer, index, local);
             sockets.inbound = Some(answers.map_err(refused("send to the group"))?);
         } else {
-            datagram::connect(sockets.sending(), peer).map_err(refused("find a way to"))?;
+            datagram::connect(sockets.sending(), peer).map_err(|error| no_way(peer, &error))?;
         }
         // An echo must not be lost because this end's receive buffer is full.
         let receiving = sockets.inbound.as_ref().unwrap_or(&sockets.socket);
         let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
             .map_err(refused("enlarge the receive buffer for"))?;
-        sockets.set_waits().map_err(refused("wait for"))?;
+        sockets
+            .set_waits()
+            .map_err(refused("limit the wait for answers from"))?;
         Ok(sockets)
     }
 
@@ -98,7 +100,9 @@ impl Sockets {
             socket,
             inbound: None,
         };
-        sockets.set_waits().map_err(refused("wait at"))?;
+        sockets
+            .set_waits()
+            .map_err(refused("limit the wait for messages at"))?;
         Ok(sockets)
     }
 
@@ -375,6 +379,16 @@ fn towards_group(
     inbound.bind(socket.local_addr()?)?;
     datagram::connect(socket.as_fd(), group)?;
     Ok(inbound)
+}
+
+/// Makes the error of a host to which no route leads. The usual remedy would speak of a choice of
+/// the interface, which only groups have.
+fn no_way(peer: SocketAddr, error: &io::Error) -> SystemError {
+    let refused = SystemError::system("find a way to", peer, error);
+    match error.raw_os_error() {
+        Some(errno::ENETUNREACH) => refused.advise("add a route there (`ip route`)"),
+        _ => refused,
+    }
 }
 
 /// Joins a group. Answers to its messages then leave from this host's own address.

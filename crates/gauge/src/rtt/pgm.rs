@@ -157,8 +157,17 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
             .map(|it| Ipv6Addr::from_bits(it).into()),
     };
     let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
-        let cause = "answers use the next group address, and none follows this one";
-        SystemError::refused("measure over PGM with", group, cause).advise("name a lower group")
+        let (cause, advice) = match group.ip().is_multicast() {
+            true => (
+                "answers use the next group address, and none follows this one",
+                "name a group with a lower address",
+            ),
+            false => (
+                "it is not a multicast group",
+                "give both ends the same group",
+            ),
+        };
+        SystemError::refused("measure over PGM with", group, cause).advise(advice)
     })?;
     let mut answers = group;
     answers.set_ip(next);

@@ -90,7 +90,7 @@ impl Reflector {
                 remark = Some(Engine::refusal(&error));
                 sockets.carrier(Engine::default(), Side::Answers)
             })
-            .map_err(|error| SystemError::system("make a poll set at", spec.listen, &error))?;
+            .map_err(|error| SystemError::system("prepare to receive at", spec.listen, &error))?;
         Ok(Self {
             sockets,
             carrier,
@@ -105,8 +105,10 @@ impl Reflector {
     /// # Errors
     /// Never in practice.
     pub fn local(&self) -> Result<SocketAddr, Error> {
-        let refused =
-            |error: io::Error| SystemError::system("find the address of", self.spec.listen, &error);
+        let refused = |error: io::Error| {
+            let operation = "read the address of the socket that was opened for";
+            SystemError::system(operation, self.spec.listen, &error)
+        };
         Ok(self.sockets.local().map_err(refused)?)
     }
 

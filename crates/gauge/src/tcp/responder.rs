@@ -98,8 +98,8 @@ impl Responder {
                         ..
                     } = PLACES;
                     let text = format!(
-                        "it serves {places_max} clients already, or {own_max} of this host; try \
-                         later"
+                        "it serves {places_max} clients already, or {own_max} from this client's \
+                         host; try later"
                     );
                     refuse(stream, &text);
                     continue;

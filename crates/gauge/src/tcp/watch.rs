@@ -265,15 +265,16 @@ impl Watch {
                 let inodes = process::sockets_of(pid);
                 let inodes = inodes.map_err(|error| {
                     let target = format!("the sockets of process {pid}");
-                    let fault = SystemError::system("list", target, &error);
                     match error.kind() {
                         std::io::ErrorKind::NotFound => {
-                            fault.advise("name a process that is running (`ps`)")
+                            SystemError::refused("list", target, "there is no such process")
+                                .advise("name a process that is running (`ps`)")
                         }
                         std::io::ErrorKind::PermissionDenied => {
-                            fault.advise("watch a process of your own, or be root")
+                            SystemError::system("list", target, &error)
+                                .advise("watch a process of your own, or run as root")
                         }
-                        _ => fault,
+                        _ => SystemError::system("list", target, &error),
                     }
                 })?;
                 Some(inodes.into_iter().collect())

@@ -206,13 +206,15 @@ impl Writes {
             Some(CallAnswer::Refused(reason)) => {
                 let reason = crate::shown(&reason);
                 let cause = format!("the responder says: {reason}");
-                return Err(SystemError::refused("use", self.server, cause).into());
+                return Err(SystemError::refused("measure writes with", self.server, cause).into());
             }
             None => {
                 let cause = format!("it has not answered within {CONNECT_MAX:?}");
-                return Err(SystemError::refused("use", self.server, cause)
-                    .advise(Remedy::StartResponder)
-                    .into());
+                return Err(
+                    SystemError::refused("measure writes with", self.server, cause)
+                        .advise(Remedy::StartResponder)
+                        .into(),
+                );
             }
         }
         let stream = link.into_stream();

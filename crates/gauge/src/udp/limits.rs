@@ -65,12 +65,13 @@ impl ServeSpec {
     pub(super) fn allow(&self, asked: &TrialSpec) -> io::Result<(TrialSpec, Option<u64>)> {
         if !SIZES.contains(&asked.size_bytes) {
             let asked = asked.size_bytes;
-            let text = format!("a trial has datagrams of 20 to 65507 bytes, and not of {asked}");
+            let text =
+                format!("the client asks for datagrams of {asked} bytes: choose 20 to 65507 bytes");
             return Err(io::Error::other(text));
         }
         if asked.duration_ms > DURATION_MS_MAX {
             let asked = asked.duration_ms;
-            let text = format!("a trial lasts at most 60 s, and not {asked} ms");
+            let text = format!("the client asks for a trial of {asked} ms: choose at most 60 s");
             return Err(io::Error::other(text));
         }
         if let Some(group) = asked.group {

@@ -142,11 +142,15 @@ impl<'a, 'w> Bench<'a, 'w> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, Error> {
         if let Some(size) = sweep.sizes.iter().find(|size| !SIZES.contains(size)) {
-            let text = format!("{size} bytes: a datagram has 20 to 65507");
+            let text =
+                format!("cannot measure with datagrams of {size} bytes: choose 20 to 65507 bytes");
             return Err(Error::Measurement(text));
         }
         if sweep.duration > Duration::from_millis(DURATION_MS_MAX) {
-            let text = format!("{:?}: a trial lasts at most 60 s", sweep.duration);
+            let text = format!(
+                "cannot measure with trials of {:?}: choose at most 60 s",
+                sweep.duration
+            );
             return Err(Error::Measurement(text));
         }
         let peers = sweep
@@ -169,8 +173,9 @@ impl<'a, 'w> Bench<'a, 'w> {
             local = Interfaces::read()?.choose(Some(wanted), group.ip())?.local;
         }
         let port = Port::of(local).ok_or_else(|| {
-            let cause = "no interface here has the connection's address";
+            let cause = format!("no interface of this host has this end's address, {local}");
             SystemError::refused("measure with", first.address, cause)
+                .advise("look at the interfaces' addresses (`ip address`)")
         })?;
         Ok(Self {
             sweep,
@@ -396,10 +401,11 @@ fn exchange_with(
     for peer in &mut *peers {
         peer.say(&Request::Go)?;
     }
+    let server = peers[0].address;
+    let refused = |error| SystemError::system("send datagrams in the trial with", server, &error);
     let sent = if spec.is_there {
         let result = send(path.outbound(), &send_plan(spec, spec.token), stop, count);
-        let of = peers[0].address;
-        Some(result.map_err(|error| SystemError::system("send datagrams for", of, &error))?)
+        Some(result.map_err(refused)?)
     } else {
         None
     };

@@ -17,10 +17,7 @@ pub enum RawError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file is not a result.
-    #[error(
-        "this is not a result of `towline rtt run`: its first line differs; name a file that --out \
-         wrote"
-    )]
+    #[error("this is not a result file of `towline rtt run`; name a file that its --out wrote")]
     Foreign,
     /// The content of the file contradicts itself.
     #[error("damaged at byte {at}: {what}; measure again, or copy the file anew")]
@@ -184,8 +181,9 @@ impl Reader {
     }
 
     fn json<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, RawError> {
-        serde_json::from_slice(payload)
-            .map_err(|_| self.damaged("a description is not JSON of its form"))
+        serde_json::from_slice(payload).map_err(|_| {
+            self.damaged("a description is not JSON with the fields that it must have")
+        })
     }
 
     const fn damaged(&self, what: &'static str) -> RawError {
