@@ -215,7 +215,7 @@ struct Walk<W> {
 
 impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     fn path(&mut self, path: &Path) -> Result<(), SystemError> {
-        let failed = |error| SystemError::system("read", path.display(), &error);
+        let failed = |error| cannot_read_source(path, &error);
         if path.as_os_str().as_bytes().ends_with(b"/") && path.file_name().is_some() {
             let directory = Directory::open(path).map_err(failed)?;
             for name in directory.names().map_err(failed)? {
@@ -515,6 +515,23 @@ fn is_same(one: &Path, other: &Path) -> bool {
         fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()
     };
     one == other || parent(one).is_some_and(|it| parent(other) == Some(it))
+}
+
+/// Makes the error of a source that cannot be opened or listed.
+fn cannot_read_source(path: &Path, error: &io::Error) -> SystemError {
+    let failed = SystemError::system("read", path.display(), error);
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            failed.advise("check the path: a relative one starts at the current directory")
+        }
+        io::ErrorKind::PermissionDenied => {
+            failed.advise("check that this user may read it, or leave it out")
+        }
+        io::ErrorKind::NotADirectory => {
+            failed.advise("check the path: one that ends in / names the content of a directory")
+        }
+        _ => failed,
+    }
 }
 
 /// Makes the error for paths that could not be read. It names the first of them and says how many

@@ -123,7 +123,7 @@ impl Group {
         if address.ip().is_multicast() {
             let cause = format!("the name stands for the group {}", address.ip());
             return Err(SystemError::refused("use", name, cause)
-                .advise("write groups as addresses, so that everyone means the same"));
+                .advise("write the group's address in place of the name"));
         }
         Ok(address)
     }
@@ -205,7 +205,7 @@ impl Group {
                 (Some(source), target, Some(interface))
             }
             [_, _, _] => return Err(refuse("the middle part is not a multicast group")),
-            _ => return Err(refuse("there are too many @")),
+            _ => return Err(refuse("it has more than two @")),
         };
         let (target, interface, port) = match interface {
             None => {

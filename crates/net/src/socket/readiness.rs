@@ -42,7 +42,7 @@ pub(super) struct Readiness {
 impl Readiness {
     pub(super) fn new(strategy: WaitStrategy) -> Result<Self, SystemError> {
         let fault = |error: std::io::Error| {
-            SystemError::system("make a poll set for", "the session's sockets", &error)
+            SystemError::system("prepare to wait for", "the session's sockets", &error)
         };
         let readiness = Self {
             epoll: Epoll::new(EVENTS_MAX).map_err(fault)?,

@@ -264,8 +264,17 @@ fn content_error(path: &Path, error: &io::Error) -> ContentError {
         io::ErrorKind::PermissionDenied => ErrorCode::Permission,
         _ => ErrorCode::Io,
     };
-    let cause = sys::with_usual_remedy(error);
-    ContentError::new(code, format!("cannot read {}: {cause}", path.display()))
+    let path = path.display();
+    let text = match code {
+        ErrorCode::SourceChanged => format!(
+            "{path} was removed or renamed after the transfer was planned; start the transfer again"
+        ),
+        ErrorCode::Permission => {
+            format!("cannot read {path}: {error}; let this user read it, or leave it out")
+        }
+        _ => format!("cannot read {path}: {}", sys::with_usual_remedy(error)),
+    };
+    ContentError::new(code, text)
 }
 
 /// The most files that are kept open for reading.

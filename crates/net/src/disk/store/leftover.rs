@@ -52,7 +52,7 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     let opened = Directory::open(directory)
         .map_err(|error| SystemError::system("open", directory.display(), &error))?;
     let claim = Claim::take(&Arc::new(opened), manifest).map_err(|fault| {
-        let (operation, target) = ("discard what is unfinished in", directory.display());
+        let (operation, target) = ("discard the unfinished transfer in", directory.display());
         match fault.error.kind() {
             io::ErrorKind::ResourceBusy => SystemError::refused(operation, target, TAKEN)
                 .advise("end that receiver, or wait for its end"),

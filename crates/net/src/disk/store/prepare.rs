@@ -90,7 +90,8 @@ impl Preparation {
         match entries.find(is_hidden) {
             Some(entry) if !self.takes_dot_names => {
                 let text = "names that begin with a dot are refused at the top of a transfer; \
-                            send the directory that it is in, or have the receiver allow them";
+                            send its parent directory instead, or let the receiver allow such \
+                            names";
                 let error = io::Error::new(io::ErrorKind::InvalidData, text);
                 Err(Fault::new("take in", path_of(&entry), error))
             }

@@ -127,7 +127,7 @@ fn refuse(word: &str, cause: &str) -> SystemError {
 fn chance(text: &str) -> Result<Chance, SystemError> {
     text.parse().map_err(|_| {
         SystemError::refused("use chance", format!("{text:?}"), "it is not a probability")
-            .advise("write 5%, 0.1%, 1/1000 or 0.05")
+            .advise("write it like 5%, 0.1%, 1/1000 or 0.05")
     })
 }
 
