@@ -24,14 +24,15 @@ impl FilterProgram {
     /// # Errors
     /// Without libpcap, or when the text is wrong or makes a program that jumps backwards.
     pub fn compile(text: &str, link_type: u16) -> Result<Self, FilterError> {
-        let no_zero = |_| FilterError::Text("a filter must not hold a zero byte".to_owned());
+        let no_zero = |_| FilterError::Text("a filter must not contain a zero byte".to_owned());
         let text = CString::new(text).map_err(no_zero)?;
         let library = LIBRARY.get_or_init(Library::load);
         let library = library.as_ref().ok_or(FilterError::NoLibrary)?;
         let ops = library.compile(&text, link_type)?;
         if ops.iter().any(goes_back) {
             return Err(FilterError::Text(
-                "a filter must not jump backwards (as protochain does)".to_owned(),
+                "a filter must not have a loop, and protochain makes one; use proto instead"
+                    .to_owned(),
             ));
         }
         Ok(Self {

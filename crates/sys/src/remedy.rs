@@ -30,7 +30,8 @@ pub fn with_usual_remedy(error: &io::Error) -> String {
 }
 
 /// What helps when the system does not start a thread.
-pub const THREAD_REMEDY: &str = "end some processes, or raise the limit of them (`ulimit -u`)";
+pub const THREAD_REMEDY: &str =
+    "end some processes, or raise the limit on their number (`ulimit -u`)";
 
 /// Makes the error of a thread that has panicked; `work` says what the thread does, as in "that
 /// writes".

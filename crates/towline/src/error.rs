@@ -47,7 +47,7 @@ pub enum Error {
     #[error("the session was closed; open a new one")]
     Closed,
     /// The caller stopped the wait.
-    #[error("interrupted")]
+    #[error("the wait was interrupted")]
     Interrupted,
     /// Expected receivers did not join in time.
     #[error("{}", missing_text(*joined, *missing, *refused))]
@@ -61,7 +61,10 @@ pub enum Error {
         refused: u64,
     },
     /// The session's thread panicked: a fault of this library.
-    #[error("the session's thread panicked, which is a fault of this library; open a new session")]
+    #[error(
+        "the session's thread panicked, which is a fault of this library; open a new session, and \
+         report the text that the thread left on standard error"
+    )]
     Panicked,
 }
 

@@ -94,10 +94,10 @@ pub enum HookError {
     #[error("{path} may not be executed; run `chmod +x {path}`", path = .0.display())]
     NotExecutable(PathBuf),
     /// The path leads to no file.
-    #[error("there is no such file; name a program by its absolute path")]
+    #[error("no file is at this path; check it (a relative path starts at the current directory)")]
     NoFile,
     /// No directory of `PATH` has a program of this name.
-    #[error("no directory of PATH has it; name it by its absolute path")]
+    #[error("no directory of PATH has this program; name it by its absolute path")]
     NotInPath,
 }
 

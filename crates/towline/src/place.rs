@@ -51,7 +51,7 @@ impl Place {
 
     /// Makes the error for a request that needs packets, at a place without packets.
     pub(crate) fn no_packets(&self) -> SystemError {
-        let cause = "TCP connections were asked for, and these carry files, without packets";
+        let cause = "TCP connections were asked for, and they carry only files, no packets";
         SystemError::refused("exchange packets with", self, cause).advise("name a group")
     }
 }

@@ -47,7 +47,7 @@ impl RelayBuilder {
                     first.place
                 );
                 let error = SystemError::refused("relay to", &session.place, cause);
-                let advice = "give all networks the same port, or set the PGM port of all";
+                let advice = "give all networks the same port, or set one PGM port for all";
                 return Err(error.advise(advice.to_owned()).into());
             }
             let Sockets { mut io, choice } =

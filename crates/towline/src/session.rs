@@ -187,12 +187,11 @@ impl SessionBuilder {
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
-            let cause = "it has a key, and a sender proves on the connections for reports that it \
-                         has the key too";
+            let cause = "it has a key, which its ends check over the connections for reports";
             let remedy = if self.reports {
-                "leave strict_pgm or the key out"
+                "leave out strict_pgm, or leave out the key"
             } else {
-                "let receivers report, or leave the key out"
+                "let receivers report, or leave out the key"
             };
             return Err(
                 SystemError::refused("open a session", "without reports", cause)

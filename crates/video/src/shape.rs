@@ -107,7 +107,7 @@ pub struct Plane {
 pub enum ShapeError {
     /// A side is 0, or too long.
     #[error(
-        "a frame of {width} x {height} pixels: each side has 1 to {max}",
+        "a frame of {width} x {height} pixels is not possible: each side must have 1 to {max}",
         max = Shape::SIDE_MAX
     )]
     Sides {
@@ -117,7 +117,10 @@ pub enum ShapeError {
         height: u32,
     },
     /// A frame would have this many bytes, which is too many.
-    #[error("a frame of {0} bytes: at most {max} are possible", max = Shape::FRAME_BYTES_MAX)]
+    #[error(
+        "a frame of {0} bytes is too long: at most {max} bytes are possible",
+        max = Shape::FRAME_BYTES_MAX
+    )]
     Bytes(u64),
 }
 
@@ -156,7 +159,7 @@ mod tests {
         let error = Shape::new(16_384, 16_385, PixelFormat::Mono8).expect_err("a row too many");
         assert_eq!(
             error.to_string(),
-            "a frame of 268451840 bytes: at most 268435456 are possible"
+            "a frame of 268451840 bytes is too long: at most 268435456 bytes are possible"
         );
         assert!(Shape::new(16_384, 16_384, PixelFormat::Mono8).is_ok());
     }

@@ -33,7 +33,7 @@ impl<R: Read> VideoReader<R> {
         let header = Header::parse(&line)?;
         if !header.is_y4m() {
             return Err(VideoError::header(
-                "a line of Y4M is expected here, not this",
+                "the first line of Y4M must begin with YUV4MPEG2, and this one does not",
                 &line,
             ));
         }
@@ -108,7 +108,10 @@ impl<R: Read> VideoReader<R> {
             return Err(VideoError::header(&what, &line));
         }
         if read < start.len() || !is_frame {
-            let what = format!("FRAME is expected before frame {}, not this", self.frames);
+            let what = format!(
+                "the line before frame {} should be FRAME, and begins with",
+                self.frames
+            );
             return Err(VideoError::header(&what, &line));
         }
         if line.pop() == Some(b' ') {
@@ -240,7 +243,7 @@ pub enum VideoError {
         bytes: usize,
     },
     /// Y4M has no such format.
-    #[error("Y4M has no {0}: write raw frames")]
+    #[error("Y4M has no pixel format {0}; write raw frames")]
     NotInY4m(PixelFormat),
 }
 
@@ -273,14 +276,19 @@ fn read_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<(), VideoError
     let mut byte = [0];
     while line.len() <= Header::LINE_BYTES_MAX {
         if read_all(input, &mut byte)? == 0 {
-            return Err(VideoError::header("the stream ends within this line", line));
+            let what = match line.is_empty() {
+                true => "the stream is empty, and Y4M begins with a line of text",
+                false => "the stream ends before the end of this line",
+            };
+            return Err(VideoError::header(what, line));
         }
         if byte == *b"\n" {
             return Ok(());
         }
         line.push(byte[0]);
     }
-    Err(VideoError::header("a line is longer than 1024 bytes", line))
+    let what = "a line of Y4M has at most 1024 bytes, and this one is longer";
+    Err(VideoError::header(what, line))
 }
 
 const FRAME: &[u8] = b"FRAME";
@@ -357,15 +365,19 @@ mod tests {
         for (stream, what) in [
             (
                 &b"YUV4MPEG2 W1 H1 Cmono\nFRAMES\n0"[..],
-                "FRAME is expected before frame 0, not this: \"FRAMES\"",
+                "the line before frame 0 should be FRAME, and begins with: \"FRAMES\"",
             ),
             (
                 b"YUV4MPEG2 W1 H1 Cmono\nFRA",
                 "the stream was cut: it ends in the line before frame 0: \"FRA\"",
             ),
-            (b"YUV4MPEG2 W1 H1 Cmono", "the stream ends within this line"),
-            (b"RAW W1 H1 CMono8\n0", "a line of Y4M is expected"),
-            (b"RIFF\0\0\0\x1b[2J", "the stream ends within this line"),
+            (
+                b"",
+                "the stream is empty, and Y4M begins with a line of text",
+            ),
+            (b"YUV4MPEG2 W1 H1 Cmono", "ends before the end of this line"),
+            (b"RAW W1 H1 CMono8\n0", "must begin with YUV4MPEG2"),
+            (b"RIFF\0\0\0\x1b[2J", "ends before the end of this line"),
         ] {
             let error = VideoReader::y4m(stream)
                 .and_then(frames)
@@ -375,7 +387,7 @@ mod tests {
         }
         let endless = VideoReader::y4m(io::repeat(b'Y')).expect_err("endless");
         assert!(
-            endless.to_string().contains("longer than 1024"),
+            endless.to_string().contains("at most 1024 bytes"),
             "{endless}"
         );
         let mut endless = b"YUV4MPEG2 W1 H1 Cmono\nFRAME ".to_vec();
@@ -399,7 +411,10 @@ mod tests {
         assert_eq!(writer.finish().expect("memory"), frame);
         let header = Header::new(shape(PixelFormat::Rgb8), None);
         let refused = VideoWriter::new(Vec::new(), Container::Y4m, &header).expect_err("colours");
-        assert_eq!(refused.to_string(), "Y4M has no RGB8: write raw frames");
+        assert_eq!(
+            refused.to_string(),
+            "Y4M has no pixel format RGB8; write raw frames"
+        );
     }
 
     proptest! {

@@ -56,16 +56,16 @@ impl Header {
         let wrong = |what: &str| Err(VideoError::header(what, line));
         let text = match std::str::from_utf8(line) {
             Ok(text) if text.len() > Self::LINE_BYTES_MAX => {
-                return wrong("a line is longer than 1024 bytes");
+                return wrong("this line is longer than 1024 bytes");
             }
-            Ok(text) if text.contains('\n') => return wrong("one line is expected here, not more"),
+            Ok(text) if text.contains('\n') => return wrong("this text has more than one line"),
             Ok(text) => text,
             Err(_) => return wrong("this line is not text (UTF-8)"),
         };
         let mut words = text.split(' ');
         let signature = words.next().unwrap_or_default();
         if signature != Y4M && signature != RAW {
-            return wrong("a line beginning with YUV4MPEG2 is expected here, not this");
+            return wrong("this line should begin with YUV4MPEG2, and does not");
         }
         let mut told = Told::default();
         for word in words.filter(|word| !word.is_empty()) {
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn what_is_not_possible_is_refused_with_its_name() {
         for (line, what) in [
-            ("", "beginning with YUV4MPEG2"),
-            ("YUV4MPEG3 W4 H2", "beginning with YUV4MPEG2"),
+            ("", "should begin with YUV4MPEG2"),
+            ("YUV4MPEG3 W4 H2", "should begin with YUV4MPEG2"),
             ("YUV4MPEG2", "the width (W) and the height (H) are missing"),
             ("YUV4MPEG2 W4", "the height (H) is missing"),
             ("YUV4MPEG2 H4", "the width (W) is missing"),
@@ -307,11 +307,11 @@ mod tests {
             ("YUV4MPEG2 W4 H2 Z", "\"Z\" is unknown"),
             ("YUV4MPEG2 W4 H2 C420p10", "420p10"),
             ("YUV4MPEG2 W4 H2 CMono8", "Mono8"),
-            ("YUV4MPEG2 W0 H2", "each side has 1 to 65535"),
+            ("YUV4MPEG2 W0 H2", "each side must have 1 to 65535"),
             ("YUV4MPEG2 W65535 H65535", "at most 268435456"),
             ("RAW W4 H2", "the pixel format (C) is missing"),
             ("RAW W4 H2 C420jpeg", "Mono12Packed"),
-            ("YUV4MPEG2 W4 H2\n", "one line is expected"),
+            ("YUV4MPEG2 W4 H2\n", "more than one line"),
         ] {
             let error = parse(line).expect_err(line).to_string();
             assert!(error.contains(what), "{line}: {error}");

@@ -68,7 +68,7 @@ impl Readiness {
             .map_err(|error| {
                 let target = match signal {
                     Signal::TIMER => "the session's timer",
-                    Signal::WAKE => "the session's wake-up",
+                    Signal::WAKE => "the descriptor that wakes the session",
                     Signal::LISTENER => "new control connections",
                     _ => "a socket of the session",
                 };
@@ -97,8 +97,9 @@ impl Readiness {
     pub(super) fn waker(&self) -> Result<Waker, SystemError> {
         let wake = self.wake.try_clone();
         self.has_waker.set(true);
-        wake.map(|wake| Waker(Arc::new(wake)))
-            .map_err(|error| SystemError::system("copy", "the session's wake-up", &error))
+        wake.map(|wake| Waker(Arc::new(wake))).map_err(|error| {
+            SystemError::system("copy", "the descriptor that wakes the session", &error)
+        })
     }
 
     /// Returns true when a [`Waker`] was ever asked for.

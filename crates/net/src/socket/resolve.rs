@@ -25,7 +25,10 @@ pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, SystemError> {
         let is_name = !name.is_empty() && !name.contains([':', '[', ']', '/', '@', ' ']);
         SystemError::refused("find", target, cause).advise(match is_name {
             true => "check the name (`getent hosts NAME`), or write the host's address",
-            false => "write HOST or HOST:PORT, or [ADDRESS]:PORT for an IPv6 address with a port",
+            false => {
+                "write HOST or HOST:PORT, or [ADDRESS]:PORT for an IPv6 address with a port; a \
+                 port is a number up to 65535"
+            }
         })
     };
     let found = if parts.is_some() {

@@ -189,11 +189,13 @@ impl NetlinkSocket {
         let (_filled, len) =
             received.map_err(|errno| NetlinkError::os("receive a netlink reply", errno))?;
         if len > self.buffer.len() {
-            return Err(NetlinkError::from(Malformed {
-                what: "receive buffer",
-                needed: len,
-                available: self.buffer.len(),
-            }));
+            return Err(NetlinkError {
+                operation: "receive a netlink reply".to_owned(),
+                cause: Cause::TooLong {
+                    len,
+                    room: self.buffer.len(),
+                },
+            });
         }
         Ok(len)
     }
@@ -237,7 +239,7 @@ impl NetlinkError {
             Cause::Os(error) => error.raw_os_error(),
             Cause::Kernel { errno, .. } => Some(*errno),
             Cause::Missing => Some(libc::ENODEV),
-            Cause::Malformed(_) | Cause::Unstable => None,
+            Cause::Malformed(_) | Cause::TooLong { .. } | Cause::Unstable => None,
         }
     }
 }
@@ -254,6 +256,9 @@ impl fmt::Display for NetlinkError {
                     .map_or(Ok(()), |reason| write!(f, ": {reason}"))
             }
             Cause::Malformed(malformed) => write!(f, "malformed netlink reply: {malformed}"),
+            Cause::TooLong { len, room } => {
+                write!(f, "it has {len} bytes, and there is room for {room}")
+            }
             Cause::Missing => f.write_str("it does not exist"),
             Cause::Unstable => {
                 f.write_str("the kernel's list changes faster than it can be read; try again later")
@@ -278,6 +283,7 @@ enum Cause {
     Os(io::Error),
     Kernel { errno: i32, reason: Option<String> },
     Malformed(Malformed),
+    TooLong { len: usize, room: usize },
     Missing,
     Unstable,
 }

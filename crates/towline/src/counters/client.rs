@@ -69,7 +69,10 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     let read = stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text);
     read.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
-            let text = format!("process {pid} does not answer; look whether it is stopped (`ps`)");
+            let text = format!(
+                "process {pid} has not answered for {} s; check with `ps` whether it is stopped",
+                READ_TIME_MAX.as_secs()
+            );
             io::Error::new(io::ErrorKind::TimedOut, text)
         }
         _ => error,
@@ -80,8 +83,8 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
             return io::Error::new(io::ErrorKind::UnexpectedEof, text);
         }
         let text = format!(
-            "process {pid} serves no counters that this release reads ({error}); read them with \
-             the release that serves them"
+            "this release does not read the counters that process {pid} serves ({error}); read \
+             them with the release that serves them"
         );
         io::Error::new(io::ErrorKind::InvalidData, text)
     })?;

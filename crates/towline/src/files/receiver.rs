@@ -489,7 +489,7 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
                     fault.advise("name a directory that this user may write")
                 }
                 io::ErrorKind::NotADirectory => {
-                    fault.advise("name a directory whose path leads through directories alone")
+                    fault.advise("a part of this path is not a directory: name another path")
                 }
                 _ => fault,
             })

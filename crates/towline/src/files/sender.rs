@@ -182,7 +182,7 @@ fn open(
         let first = peers.first().copied();
         let first = first.ok_or_else(|| {
             SystemError::refused("send", "the files", "no host is named")
-                .advise("name one at least")
+                .advise("name at least one")
         })?;
         if config.expected_count() == 0 {
             config.expected = u32::try_from(peers.len()).unwrap_or(u32::MAX);

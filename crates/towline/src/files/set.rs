@@ -137,7 +137,7 @@ impl FileSetBuilder {
                 (cause, "let them take at least one")
             }
             0 if !has_source => ("no path is named".to_owned(), name_one),
-            0 if tree.notes.is_empty() => ("what is named is empty".to_owned(), name_one),
+            0 if tree.notes.is_empty() => ("the named paths hold nothing".to_owned(), name_one),
             0 => (tree.notes.join("; "), name_one),
             // A tree of directories alone may be what the user wants.
             _ => return Ok(FileSet { tree, may_skip }),

@@ -415,7 +415,7 @@ fn unconnected(to: SocketAddr, error: &io::Error) -> SystemError {
     let fault = SystemError::system("connect to", to, error);
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            fault.advise("start the program that listens there, or check the port")
+            fault.advise("start the program that should listen there, or check the port")
         }
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
             fault.advise("check the address, that the host is up, and the firewalls on the way")

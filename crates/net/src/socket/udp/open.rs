@@ -233,12 +233,13 @@ impl UdpSetup {
             );
         }
         if destination.is_ipv4() != self.local.is_ipv4() {
+            let (own, other) = ip_versions(destination);
             let cause = format!(
-                "the interface's address {} is of the other IP version",
+                "it is an {own} address, and the interface's address {} is {other}",
                 self.local
             );
             return Err(SystemError::refused("use", self.destination, cause)
-                .advise("choose an interface that has an address of the same IP version"));
+                .advise(format!("choose an interface that has an {own} address")));
         }
         if destination.is_unspecified() {
             let cause = "it names no group and no host";
@@ -246,7 +247,7 @@ impl UdpSetup {
                 .advise("name a multicast group or a host's address"));
         }
         if self.local.is_multicast() {
-            let cause = "it is a group's address, and packets leave from an interface's";
+            let cause = "it is a group's address, and packets leave from a host's address";
             return Err(SystemError::refused("send from", self.local, cause)
                 .advise("choose an address of this host (`ip address`)"));
         }
@@ -263,8 +264,9 @@ impl UdpSetup {
         }
         let target = format!("{source} in {}", self.destination);
         let cause = "one of these addresses is IPv4, and the other IPv6";
+        let (own, _) = ip_versions(destination);
         Err(SystemError::refused("receive from", target, cause)
-            .advise("name a source of the group's IP version"))
+            .advise(format!("name a source with an {own} address")))
     }
 
     /// Opens the socket that sends; a source also takes upstream packets on it.
@@ -321,7 +323,7 @@ impl UdpSetup {
         )?;
         if self.role == Role::Source {
             set(
-                "ask for queue drops on",
+                "ask for reports of queue drops on",
                 bound,
                 socket.set_error_report(true),
             )?;
@@ -404,18 +406,33 @@ fn set(
 fn udp_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("open a UDP socket for", target, error);
     match error.raw_os_error() {
-        Some(errno::EAFNOSUPPORT) => {
-            fault.advise("this host has that IP version switched off: use an address of the other")
-        }
+        Some(errno::EAFNOSUPPORT) => fault.advise(switched_off(target)),
         _ => fault,
     }
 }
 
 fn raw_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("open a raw IP socket for", target, error);
+    if error.raw_os_error() == Some(errno::EAFNOSUPPORT) {
+        return fault.advise(switched_off(target));
+    }
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => fault.advise(Remedy::AllowRawIp),
         _ => fault,
+    }
+}
+
+/// Says what helps where the host lacks the IP version of `target`.
+fn switched_off(target: SocketAddr) -> String {
+    let (own, other) = ip_versions(target.ip());
+    format!("this host has {own} switched off: use an {other} address")
+}
+
+/// Returns the name of an address's IP version, and the name of the other version.
+const fn ip_versions(address: IpAddr) -> (&'static str, &'static str) {
+    match address {
+        IpAddr::V4(_) => ("IPv4", "IPv6"),
+        IpAddr::V6(_) => ("IPv6", "IPv4"),
     }
 }
 
@@ -429,7 +446,8 @@ fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> SystemEr
     match (error.kind(), role) {
         (std::io::ErrorKind::AddrInUse, Role::Source) => fault.advise(Remedy::StopOtherSender),
         (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.advise(
-            "a program on this host has the port for itself: stop it, or choose another port",
+            "a program on this host has the port for itself (`ss -lunp` shows which): stop it, or \
+             choose another port",
         ),
         (std::io::ErrorKind::AddrNotAvailable, _) => fault.advise(Remedy::ListInterfaces {
             missing: Missing::Address,

@@ -293,7 +293,7 @@ impl Sender {
 /// Makes the error of a datagram that the kernel refused.
 pub(super) fn refusal(to: SocketAddr, errno: i32) -> SystemError {
     let error = io::Error::from_raw_os_error(errno);
-    SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice())
+    SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice(to))
 }
 
 /// Sends to one more address those datagrams of a run that the kernel has taken. Perhaps nobody
@@ -486,24 +486,31 @@ impl Refusal {
         *counter += 1;
     }
 
-    const fn advice(self) -> &'static str {
+    fn advice(self, to: SocketAddr) -> String {
+        let to = to.ip();
         match self {
-            Self::Full | Self::NoBuffers | Self::Interrupted => "wait until there is room",
-            Self::Icmp => "nothing there takes it: check that the host is up and its receiver runs",
+            Self::Full | Self::NoBuffers | Self::Interrupted => {
+                "wait until there is room".to_owned()
+            }
+            Self::Icmp => {
+                "nothing there takes packets: check that the host is up, and that its sender or \
+                 receiver runs"
+                    .to_owned()
+            }
             Self::TooBig => {
-                "a datagram is longer than an IP packet can be: lower the session's MTU"
+                "a datagram is longer than an IP packet can be: lower the session's MTU".to_owned()
             }
-            Self::Denied => {
+            Self::Denied => format!(
                 "this host's packet filter or routes forbid it: look at `nft list ruleset` and \
-                 `ip route get`"
-            }
+                 `ip route get {to}`"
+            ),
             Self::Unreachable => {
-                "there is no route, or the interface is down: look at `ip route get`"
+                format!("there is no route, or the interface is down: look at `ip route get {to}`")
             }
-            Self::Invalid | Self::Unsupported | Self::Other => {
-                "the kernel does not send there by this interface and from its address: choose \
-                 another interface, or look at `ip route get`"
-            }
+            Self::Invalid | Self::Unsupported | Self::Other => format!(
+                "the kernel does not send there from this interface and its address: choose \
+                 another interface, or look at `ip route get {to}`"
+            ),
         }
     }
 }
