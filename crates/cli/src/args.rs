@@ -216,8 +216,9 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
         "130",
         "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
          as interrupted; a second signal, half a second later or more, ends the command at once.\n\
-         Commands that run until they are interrupted exit otherwise: relay, rtt reflect, stats,\n\
-         tcp serve, tcp watch, top and udp serve with 0, capture and recv --serve with 0 or 1",
+         These commands may run until a signal ends them, and then exit with another code: relay,\n\
+         rtt reflect, stats, tcp serve, tcp watch, top and udp serve with 0, capture and\n\
+         recv --serve with 0 or 1",
     ),
 ];
 /// The line above the exit codes in a help text.

@@ -16,7 +16,7 @@ pub(crate) struct CaptureArgs {
     /// (gen:SPEC). Several sources are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// Write packets to pcapng:FILE or pcap:FILE ('-' is standard output); null: discards them
+    /// Write packets to pcapng:FILE or pcap:FILE ('-' is standard output); 'null:' discards them
     #[arg(long, short, value_name = "SINK", default_value = "null:")]
     pub(crate) output: SinkAddress,
     #[command(flatten)]
@@ -91,8 +91,8 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
-    /// Longest time for which packets wait to be read together, at most 2s; it is the delay at low
-    /// rates
+    /// Longest time that a packet waits to be read together with others, 2s at most; at low rates,
+    /// every packet may wait that long
     #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
@@ -100,7 +100,8 @@ pub(crate) struct LiveArgs {
     #[arg(long, short, value_name = "BYTES", value_parser = bytes)]
     #[arg(help_heading = "Interfaces")]
     pub(crate) snaplen: Option<u64>,
-    /// Leave out packets that are addressed to other hosts
+    /// Do not ask interfaces for packets that are addressed to other hosts; such packets still come
+    /// when another program asks for them
     #[arg(long, short = 'p', help_heading = "Interfaces")]
     pub(crate) no_promiscuous: bool,
     /// Leave out packets that this machine sends

@@ -9,9 +9,10 @@ use super::{Place, duration, place};
 /// Show how accurate this host's clocks are, or compare them with another host's.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It changes nothing and needs no privileges. With a host that runs `towline rtt reflect`, both ends
-state how accurate their clocks are. The report gives the delay of each direction with the sum of
-both errors, or says why it cannot. Exit code 1: the report gives no one-way delays.
+It changes nothing and needs no privileges. Without HOST, the report says whether this host's clock
+is accurate enough for one-way delays. With HOST, where `towline rtt reflect` must run, both ends
+state how accurate their clocks are, and the report gives the delay of each direction with the sum
+of both errors. Exit code 1: one-way delays cannot be measured, and the report says why.
 
 Examples:
   towline clock

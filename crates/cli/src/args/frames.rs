@@ -36,7 +36,7 @@ pub(crate) struct FramesSendArgs {
     /// How many frames to send each second [default: what Y4M says, else 20]
     #[arg(long, visible_alias = "fps", value_name = "N")]
     pub(crate) per_second: Option<PerSecond>,
-    /// Stop after this many frames
+    /// Stop after this many frames, including any that could not be sent
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
     /// Stop after this time; a plain number is seconds
@@ -113,9 +113,9 @@ pub(crate) struct FramesRecvArgs {
     /// Give up after this time without a whole frame [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Which faults make the exit code 1: none, lost frames (loss), or lost and damaged frames
-    /// (any). These always do: no frame at all, fewer than --count, or without --count a sender
-    /// that vanished or broke off its session
+    /// Which faults make the exit code 1: none, lost frames (loss), or lost or damaged frames
+    /// (any). The code is 1 anyway when no whole frame came, when fewer than --count came, and,
+    /// without --count, when a sender vanished or broke off its session
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -213,11 +213,12 @@ impl FromStr for PerSecond {
 const BYTES_MAX: u64 = 400 << 20;
 
 const SEND_NOTES: &str = "\
-Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
-of any program, and ends with them (ffmpeg: `-f yuv4mpegpipe -`). A receiver gets each frame whole
-and by its deadline, or not at all; a slow receiver does not slow the others. The packets of a frame
-leave evenly over most of the time until the next frame, unless --burst-limit or --rate is given.
-With --also, each frame leaves by two feeds, and neither waits for the other.";
+Sends a numbered pattern, which `frames recv` checks. With --y4m or --raw it sends the frames of a
+file or of any program instead, and stops after the last of them (ffmpeg: `-f yuv4mpegpipe -`). A
+receiver gets each frame whole and by its deadline, or not at all; a slow receiver does not slow the
+others. The packets of a frame leave evenly over most of the time until the next frame, unless
+--burst-limit or --rate is given. With --also, each frame leaves by two feeds, and neither waits for
+the other.";
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -232,11 +233,11 @@ const RECV_NOTES: &str = "\
 Receives video and patterns; only patterns are compared with what they should be. Writing and
 showing frames never slows reception: frames that a slow disk or pipe has no time for are counted.
 Counts frames that came whole and in time, and those that were lost, by cause: the network, the
-socket buffer of this host, lateness, a sender without room for them, or refusal (a frame longer
+socket buffer of this host, lateness, a sender that had no room for them, or refusal (a frame longer
 than --max-frame, or no memory for it). The latency is from the sender's timestamp to the delivery,
 by the wall clocks of both hosts; `towline clock` says how far they agree. It stops when every
-sender found has ended its session. With --also, a frame is whole when one of the two feeds brings
-it in time, and the report says what each feed lost.";
+sender found has ended its session, broken it off or vanished. With --also, a frame is whole when
+one of the two feeds brings it in time, and the report says what each feed lost.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

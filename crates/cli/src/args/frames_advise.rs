@@ -30,11 +30,11 @@ pub(crate) struct FramesAdviseArgs {
     /// at most]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
-    /// Interface that the frames leave or arrive by, by its name [default: that of the default
+    /// Name of the interface by which the frames leave or arrive [default: that of the default
     /// route, or else the first that is up]
     #[arg(long, short, value_name = "IFACE")]
     pub(crate) iface: Option<String>,
-    /// Largest IP packet of the path, 576 bytes or more [default: the interface's]
+    /// Largest IP packet of the path, 576 bytes or more [default: the interface's MTU]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..))]
     pub(crate) mtu: Option<u32>,
     /// Bits a second that the line carries, such as 10G [default: what the driver says]

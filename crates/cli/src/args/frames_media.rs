@@ -49,8 +49,8 @@ pub(crate) struct FramesTo {
     /// Keep only the last N frames, each as a file in the directory of --output
     #[arg(long, value_name = "N", requires = "output")]
     pub(crate) last: Option<NonZeroUsize>,
-    /// Show the frames to browsers at http://ADDRESS:PORT/; with a port alone, to those of this
-    /// machine
+    /// Show the frames to browsers at http://ADDRESS:PORT/; with a port alone, only to browsers on
+    /// this machine (127.0.0.1)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     pub(crate) preview: Option<SocketAddr>,
     /// Show the frames in the terminal; q ends the command

@@ -25,8 +25,8 @@ pub(crate) struct IfacesArgs {
 On a terminal it shows a row for each session: Enter opens its counters, Esc goes back, q or Ctrl-C
 ends it. RATE is what a session sends or receives. LOSS is the share of packets, since the last
 update, that a receiver missed or a sender sent again. LOST counts packets that were never repaired.
-LAG counts packets that are sent and that the slowest receiver does not have yet. With --once or
---json, and where standard output is no terminal, it prints the counters once.
+LAG counts the sent packets that the slowest receiver does not have yet. With --once or --json, and
+where standard output is no terminal, it prints the counters once.
 
 Examples:
   towline top

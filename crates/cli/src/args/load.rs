@@ -25,7 +25,7 @@ pub(crate) enum LoadCommand {
 #[derive(Debug, Args)]
 #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, ""))]
 pub(crate) struct LoadSendArgs {
-    /// Bytes of each message, or a range from which each is drawn
+    /// Bytes of each message, or a range from which the size of each is drawn
     #[arg(long, value_name = "BYTES[-BYTES]", default_value = "1400")]
     pub(crate) size: SizeRange,
     /// Stop after this many messages
@@ -54,10 +54,10 @@ pub(crate) struct LoadSendArgs {
     /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait at each of three points: for --receivers to report; for a receiver that is
-    /// behind to make progress (with --policy drop: to catch up), after which it is given up; and
-    /// at the end, for what has not arrived [default: no limit for reports; for progress 300s, 2s
-    /// with --policy drop, no limit with --policy lose; 60s at the end]
+    /// Longest wait at each of three points: at the start, for --receivers to report; while
+    /// sending, for a receiver that is behind to make progress (with --policy drop: to catch up),
+    /// or it is given up; at the end, for what has not arrived [default: no limit at the start;
+    /// while sending 300s, 2s with --policy drop, no limit with --policy lose; 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -149,10 +149,10 @@ Examples:
   towline load send -g 239.192.0.1:7500 --size 224 --per-second 50000 --stamp --for 10s";
 
 const RECV_NOTES: &str = "\
-Counts messages that are intact, missing, corrupt, duplicated or out of order; the rate from the
-first to the last message; processor time of this process and of the whole machine; and discarded
-packets by reason. It stops when every sender found has ended its session. Without --count, a sender
-that vanished or broke off its session instead is a failure (exit code 1).";
+Reports how many messages are intact, missing, corrupt, duplicated or out of order; the rate from
+the first to the last message; processor time of this process and of the whole machine; and
+discarded packets by reason. It stops when every sender found has ended its session, broken it off
+or vanished. Without --count, one that broke it off or vanished is a failure (exit code 1).";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

@@ -37,10 +37,10 @@ pub(crate) struct PublishArgs {
     /// exit code 0 means that N receivers were given every message.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait at each of three points: for --receivers to report; for a receiver that is
-    /// behind to make progress (with --policy drop: to catch up), after which it is given up; and
-    /// at the end, for what has not arrived [default: no limit for reports; for progress 300s, 2s
-    /// with --policy drop, no limit with --policy lose; 60s at the end]
+    /// Longest wait at each of three points: at the start, for --receivers to report; while
+    /// sending, for a receiver that is behind to make progress (with --policy drop: to catch up),
+    /// or it is given up; at the end, for what has not arrived [default: no limit at the start;
+    /// while sending 300s, 2s with --policy drop, no limit with --policy lose; 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct SubscribeArgs {
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
     pub(crate) block: YesNo,
-    /// Put the sender's identifier and a tab before each message
+    /// Put the sender's identifier and a tab before each message; only with --framing lines
     #[arg(long)]
     pub(crate) tag: bool,
     /// Take messages only from senders at these addresses or prefixes; 'any' takes all [default:
@@ -123,8 +123,10 @@ fn yes_or_no(text: &str) -> Result<YesNo, String> {
 }
 
 const PUBLISH_NOTES: &str = "\
-Every receiver gets the messages in order. Policies other than wait need receivers that report;
-OpenPGM and ZeroMQ receivers take part without reports.";
+Every receiver gets the messages in order. OpenPGM and ZeroMQ receivers do not report: no --policy
+applies to them, and when they cannot keep up, they may lose messages. With --policy wait and no
+--key-file, a receiver beyond the N of --receivers holds others back for a limited time only; after
+that it may lose messages.";
 
 const PUBLISH_EXAMPLES: &str = "\
 Examples:

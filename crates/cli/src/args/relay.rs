@@ -31,7 +31,8 @@ pub(crate) struct RelayArgs {
     /// sender for older data
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "64MiB")]
     pub(crate) keep: u64,
-    /// Answer Prometheus on this port of this machine, or at ADDRESS:PORT
+    /// Serve the counters to Prometheus at http://ADDRESS:PORT/metrics; with a port alone, only on
+    /// this machine (127.0.0.1)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Simulate a bad network: lose, duplicate or damage arriving packets, for example loss=5%

@@ -12,8 +12,8 @@ use super::{bytes, duration, positive_bit_rate, positive_count};
 #[command(after_help = REPLAY_HELP)]
 #[command(group(ArgGroup::new("pace").args(["pps", "rate", "speed", "top_speed"])))]
 pub(crate) struct ReplayArgs {
-    /// File (FILE, pcap:FILE or pcapng:FILE) or generated frames (gen:SPEC); packets of several are
-    /// sent in the order of their time stamps
+    /// File (FILE, pcap:FILE or pcapng:FILE) or generated frames (gen:SPEC); with several sources,
+    /// packets are sent in the order of their time stamps
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// Interface to send on: IF (the same as ring:IF), or int:IF (one system call for each packet)
@@ -22,7 +22,7 @@ pub(crate) struct ReplayArgs {
     /// Send this many packets a second
     #[arg(long, value_name = "COUNT", value_parser = positive_count, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
-    /// Send frames at this bit rate, such as 100M, without preambles and gaps
+    /// Send this many bits a second, such as 100M; preambles and gaps between frames do not count
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
     /// Keep the timing of the packets' stamps, but this many times as fast: 2 sends in half the
