@@ -25,8 +25,8 @@ pub(crate) struct ReplayArgs {
     /// Send this many bits a second, such as 100M; preambles and gaps between frames do not count
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
-    /// Keep the timing of the packets' stamps, but this many times as fast: 2 sends in half the
-    /// time [default: 1]
+    /// Follow the packets' time stamps, but this many times as fast: 2 takes half the time
+    /// [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
     /// Send as fast as the interface takes packets; the default with generated packets that have no
@@ -40,13 +40,13 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Send packets in bursts of this many; with more than 1, the thread sleeps between bursts
-    /// instead of spinning
+    /// instead of spinning. At top speed there are no bursts
     #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
     pub(crate) burst: u64,
     /// Send everything this many times; 0 repeats without end
     #[arg(long = "loop", value_name = "TIMES", default_value = "1")]
     pub(crate) rounds: u64,
-    /// At top speed, send this many packets in one system call
+    /// At top speed, send this many packets in one system call; int:IF always sends 1
     #[arg(
         long,
         value_name = "COUNT",
@@ -54,7 +54,7 @@ pub(crate) struct ReplayArgs {
         help_heading = "Interface"
     )]
     pub(crate) batch: usize,
-    /// Memory for packets that wait to be sent
+    /// Memory for packets that wait to be sent; int:IF needs none
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1MiB")]
     #[arg(help_heading = "Interface")]
     pub(crate) ring: u64,
@@ -75,10 +75,10 @@ pub(crate) struct EditArgs {
     /// Replace the source hardware address
     #[arg(long, value_name = "MAC", value_parser = hardware, help_heading = "Changes")]
     pub(crate) from_mac: Option<[u8; 6]>,
-    /// Replace an IP address wherever it occurs, and correct checksums; may be repeated
+    /// Replace an IP address in IP headers and ARP, and correct checksums; may be repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = pair, help_heading = "Changes")]
     pub(crate) address: Vec<(IpAddr, IpAddr)>,
-    /// Give every packet this VLAN tag alone, or remove all tags ('none')
+    /// Remove all VLAN tags of each packet and add this one; 'none' only removes them
     #[arg(long, value_name = "ID[:PRIORITY]", value_parser = tag, help_heading = "Changes")]
     pub(crate) vlan: Option<TagEdit>,
 }

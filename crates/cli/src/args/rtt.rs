@@ -94,24 +94,24 @@ pub(crate) struct RttRunArgs {
     /// Payload bytes of a message, 24 to 65507
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64")]
     pub(crate) size: u64,
-    /// Time to measure each rate, class or engine
+    /// How long to measure each combination of rate, scheduling class and engine
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) time: Duration,
-    /// Time that each rate, class or engine runs before it is measured
+    /// How long each combination of rate, scheduling class and engine runs before it is measured
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) warm_up: Duration,
     /// Longest wait for an answer, also after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
-    /// Most messages that wait for an answer at a time; a further message then leaves late, and
-    /// counts as late [default: no limit]
+    /// Most messages that wait for an answer at a time; a further message then leaves late, or not
+    /// at all when it would be more than 1 s late [default: no limit]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
     /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none
     /// [default: 100; 0 over TCP and PGM, and with the engines mmsg and io_uring]
     #[arg(long, value_name = "N")]
     pub(crate) stamp_every: Option<u64>,
-    /// Compare the scheduling classes other and fifo in alternate turns
+    /// Compare two scheduling classes, other and fifo, in alternate turns
     #[arg(long)]
     pub(crate) compare_sched: bool,
     /// Compare these engines in alternate turns
@@ -127,7 +127,7 @@ pub(crate) struct RttRunArgs {
     /// Result file, which must not exist yet [default: a new file in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Seed of the random tokens in the messages
+    /// Count measurements from this number; each message carries the number of its measurement
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub(crate) struct RttPlotArgs {
     /// Results of `towline rtt run`; several are drawn on one scale
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Compare with the first file: name panels by host and kernel, and print ratios
+    /// Compare the other files with the first: print ratios, and name results by host and kernel
     #[arg(long)]
     pub(crate) diff: bool,
     #[command(flatten)]
@@ -162,7 +162,7 @@ pub(crate) struct RttPlotArgs {
 /// What is drawn, and how.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PictureArgs {
-    /// Draw or export into this file; may be repeated
+    /// Draw or export into this .png, .svg, .html, .hlog or .csv; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,
     /// Count round trips from the intended or from the actual time of sending
@@ -172,10 +172,10 @@ pub(crate) struct PictureArgs {
     /// Use a linear time axis instead of a logarithmic one
     #[arg(long, help_heading = "Pictures")]
     pub(crate) linear: bool,
-    /// Use colours in proportion to counts instead of their logarithm
+    /// Scale colours by counts instead of by the logarithms of counts
     #[arg(long, help_heading = "Pictures")]
     pub(crate) linear_colours: bool,
-    /// Draw where the time of stamped messages went
+    /// For messages that the kernel stamped (rtt run --stamp-every), draw where their time went
     #[arg(long, help_heading = "Pictures")]
     pub(crate) hops: bool,
     /// Print the heat maps as text too; on a terminal that is the default

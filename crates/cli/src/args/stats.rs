@@ -65,7 +65,7 @@ const STATS_HELP: &str = "\
 Bytes are those of frames, without check sequence; percentages are shares of the bytes. Frames
 longer than the MTU are several packets in one piece; --segment counts what a wire would carry.
 
-xdp:IF keeps arriving packets from the host's other programs: see `towline capture --help`.
+With xdp:IF no other program of this host gets what arrives by IF: see `towline capture --help`.
 
 A sweep sends over a virtual cable to each of int:, ring: and ring2: at each size, each time for 2 s
 (or --for). It shows the share of packets that were lost, and the machine's processor time for each

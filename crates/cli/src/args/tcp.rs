@@ -12,7 +12,7 @@ use super::{Place, bytes, duration, mirror, place, rtt};
 pub(crate) enum TcpCommand {
     /// Show what holds each TCP connection of this host back
     Watch(TcpWatchArgs),
-    /// Measure how long calls take, by size and way of writing
+    /// Measure how long calls (requests with answers) take, by size and way of writing
     Writes(TcpWritesArgs),
     /// Serve `tcp writes` of other hosts: read what they write, and answer
     Serve(TcpServeArgs),
@@ -44,12 +44,12 @@ pub(crate) struct TcpWatchArgs {
     /// Time between two readings of the connections, 100ms or more
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) every: Duration,
-    /// End after this time [default: at Ctrl-C]
+    /// End after this time [default: at Ctrl-C, or when the process of --pid ends]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
 }
 
-/// Measure how long calls take, by size and way of writing.
+/// Measure how long calls (requests with answers) take, by size and way of writing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A call is some writes and the read of a short answer. With Nagle's rule (the default of a socket) a

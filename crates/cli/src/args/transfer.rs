@@ -92,12 +92,12 @@ pub(crate) struct SendArgs {
     /// count
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
-    /// Longest time that a receiver of --to may have this sender wait its turn; after it, send to
+    /// Longest time that a receiver of --to may make this sender wait its turn; after it, send to
     /// the others, and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "1h",
           requires = "to", conflicts_with = "plain")]
     pub(crate) line_timeout: Duration,
-    /// Give up on a receiver after this time without progress (exit code 1)
+    /// Give up on a receiver after this time without progress; exit code 1 if it is expected
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) timeout: Duration,
     /// What to do with a receiver that holds back all others for 5 s
@@ -192,10 +192,11 @@ pub(crate) struct RecvArgs {
     /// port alone, on all addresses
     #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "group", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Print the received file instead of storing it, when all of it is verified; refuse a tree
+    /// Instead of storing the received file, print it once all of it is verified; refuse a tree
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
     pub(crate) to_stdout: bool,
-    /// Directory in which the file is kept until it is verified [default: $TMPDIR, or /tmp]
+    /// With --to-stdout, directory in which the file is kept until it is verified [default:
+    /// $TMPDIR, or /tmp]
     #[arg(long, value_name = "DIR", requires = "to_stdout")]
     pub(crate) spool: Option<PathBuf>,
     /// List what unfinished transfers have left in DIR, and receive nothing
@@ -301,10 +302,11 @@ mirror! {
 mirror! {
     /// Which permission bits are set.
     ModesArg of Modes {
-        /// Those that this process's umask leaves; the owner of a directory may always enter and
-        /// list it
+        /// The bits that this process's umask leaves; the owner of a directory may always enter
+        /// and list it
         Umask,
-        /// All of them, as the sender has them; never set-user-id and the like
+        /// The bits for reading, writing and executing as the sender has them; never set-user-id,
+        /// set-group-id or sticky
         Exact,
     }
 }
@@ -322,11 +324,11 @@ mirror! {
 mirror! {
     /// What becomes of files and directories that a transfer does not bring.
     DeleteArg of Delete {
-        /// Delete them; but none at all when the sender's patterns have left something out, or the
-        /// sender could not read all of its files
+        /// Delete what the sender does not have; but nothing at all when its patterns have left
+        /// something out, or when it could not read all of its files
         Surplus,
-        /// Delete them, and also what the sender's patterns have left out; none at all when the
-        /// sender could not read all of its files
+        /// Delete also what the sender's patterns have left out; but nothing at all when the sender
+        /// could not read all of its files
         Excluded,
         /// Delete nothing, and name what --delete=surplus would delete
         List,
@@ -399,18 +401,19 @@ const EXCLUDE: &str = "exclude";
 
 const SEND_NOTES: &str = "\
 Exit code 0 means that every expected receiver has all bytes, that the hashes are equal, and that
-the files are synced and under their final names. Otherwise (1) the report names the receivers
-that lack something. Files that cannot be read are found before the wait for receivers (2), and
-a file that changes while it is sent ends the transfer (1). With --skip-changed both are left out
-and named, the receivers prove the rest, and the exit code is 1 at both ends. Receivers name the
-files too; of a directory that cannot be listed they say only that there was something.
+the files are synced and under their final names. With exit code 1, the report names the receivers
+that lack something. A file that cannot be read ends the command before it waits for receivers, with
+exit code 2. A file that changes while it is sent ends the transfer, with exit code 1. With
+--skip-changed such files are left out and named, the receivers prove the rest, and the exit code is
+1 at both ends. When a directory cannot be listed, only the sender names it; the receivers say that
+something was left out.
 
-By default all receivers that join before the end are expected. Otherwise these are: the first
---receivers N, those named by --expect, all that join within --join-for, or one at each host of
---to. Other receivers are guests. They get data, too. When all that are expected are done, guests
-that make progress are served for as long again as the transfer has taken (1 s at least, --timeout
-at most). A guest that fails does not change the exit code. With --key-file at all ends, packets and
-connections are encrypted and authenticated.
+By default all receivers that join before the end are expected. A flag can limit them: to the first
+N (--receivers), to those named by --expect, to all that join within --join-for, or to one at each
+host of --to. All other receivers are guests. They get data, too. When all expected receivers are
+done, guests that make progress are served for as long again as the transfer has taken (1 s at
+least, --timeout at most). A guest that fails does not change the exit code. With --key-file at all
+ends, packets and connections are encrypted and authenticated.
 
 With --plain the receiver is any program that reads to the end of its connection. towline sends the
 file, ends its side, and waits until the peer's kernel has acknowledged every byte and the peer has
@@ -476,10 +479,11 @@ its standard input every path in the directory that the transfer brought, with a
 each (xargs -0). Such programs run one after the other, each for --exec-timeout at most; one that
 fails makes the exit code 1.
 
-One host takes at most half of the transfers that --serve takes at a time. With --listen, senders
-that find all places taken wait in line, connected: 10,000 of them, or as many as the process may
-have descriptors (ulimit -Hn), half of them of one host. Every host has its turn. A transfer takes 8
-descriptors; with too few for --max-transfers, recv says how many it takes at a time.";
+One host has at most half of the transfers that --serve takes at a time. With --listen, senders for
+which there is no place stay connected and wait in line; the hosts take turns. The line holds 10,000
+senders, or fewer where the process may have few descriptors (ulimit -Hn), and at most half of them
+are of one host. Each transfer needs 10 descriptors; when there are too few for --max-transfers,
+recv says how many transfers it takes at a time.";
 
 const RECV_HELP: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use super::{EveryArgs, Place, bytes, count, duration, mirror, place, positive_bi
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UdpCommand {
-    /// Serve the sweeps of other hosts: receive, send and count
+    /// Serve `udp run` of other hosts: receive, send and count
     Serve(UdpServeArgs),
     /// Find the highest rate at which at most --loss-max is lost, for each size of datagram
     Run(Box<UdpRunArgs>),
@@ -19,7 +19,7 @@ pub(crate) enum UdpCommand {
     Plot(UdpPlotArgs),
 }
 
-/// Serve the sweeps of other hosts.
+/// Serve `udp run` of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It sends to the host that asks, and to no group unless --allow-group names it. It stops sending when
@@ -99,13 +99,13 @@ pub(crate) struct UdpRunArgs {
     #[arg(long, conflicts_with = "rate")]
     pub(crate) flood: bool,
     /// How long each trial sends, 50ms to 60s; each combination of --size, --mode, --direction and
-    /// --profile takes about eight trials
+    /// --profile takes about eight trials, or one with --rate or --flood
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) time: Duration,
     /// Highest acceptable share of lost datagrams, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.1")]
     pub(crate) loss_max: f64,
-    /// Seed of the random tokens in the datagrams
+    /// Count trials from this number; each datagram carries the number of its trial
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
