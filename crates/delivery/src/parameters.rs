@@ -156,7 +156,8 @@ base::parameters! {
         "how long a sender of files waits for the expected receivers before content starts";
     LINE_TIMEOUT: Duration = s(3_600), "time", Source set by "send --line-timeout",
         "judgement: a queue of 100 files of 45 GB over a link of 10 Gbit/s",
-        "how long a receiver of send --to may have a sender wait its turn";
+        "how long a receiver of send --to may have a sender wait its turn since it last got \
+         something";
     SETTLE_TIME: Duration = ms(300), "time", Source,
         "judgement: ten SPMs and two dials; who is up and hears most packets has joined by then",
         "time without a new receiver after which content starts, once one has joined; not used \

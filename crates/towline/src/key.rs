@@ -165,12 +165,16 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     )))
 }
 
-/// Returns true when each line is one word. Lines of base64 are longer, and have digits.
+/// Returns true when the text is words with blanks, line ends or signs between them. The pieces
+/// between the signs of base64 are longer, or have digits.
 fn is_list_of_words(text: &[u8]) -> bool {
-    let lines = || text.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let pieces = || {
+        let all = text.split(|byte| !byte.is_ascii_alphanumeric());
+        all.filter(|piece| !piece.is_empty())
+    };
     let is_word =
-        |line: &[u8]| line.len() <= WORD_BYTES_MAX && line.iter().all(u8::is_ascii_alphabetic);
-    lines().count() > 1 && lines().all(is_word)
+        |piece: &[u8]| piece.len() <= WORD_BYTES_MAX && piece.iter().all(u8::is_ascii_alphabetic);
+    pieces().count() > 1 && pieces().all(is_word)
 }
 
 /// Makes the error of a key file that cannot be read.
@@ -267,9 +271,20 @@ mod tests {
         let longer = [&phrase[..], b" words, however many they are\n"].concat();
         let error = write(&longer, 0o600).expect_err("words");
         assert!(error.contains("a text of words"), "{error}");
-        let list = b"correct\nhorse\nbattery\nstaple\nand\nmore\nof\nthe\nsame\n";
-        let error = write(list, 0o600).expect_err("words");
-        assert!(error.contains("a text of words"), "{error}");
+        for between in [&b"\n"[..], b"-", b", "] {
+            let words = [
+                &b"correct"[..],
+                b"horse",
+                b"battery",
+                b"staple",
+                b"and",
+                b"a",
+                b"dozen",
+                b"more",
+            ];
+            let error = write(&words.join(between), 0o600).expect_err("words");
+            assert!(error.contains("a text of words"), "{error}");
+        }
         let lines = [GOOD, b"\n", GOOD, b"\n"].concat();
         assert!(
             write(&lines, 0o600).is_ok(),

@@ -65,6 +65,8 @@ pub(crate) struct Call {
     is_put_off: bool,
     /// The sender was heard since it was last dialled.
     is_heard: bool,
+    /// The sender is known to be there: it has answered on another call.
+    is_there: bool,
     /// When the sender first said that it already has a receiver of this name; `None` again once it
     /// admits this one.
     taken_since: Option<Instant>,
@@ -188,6 +190,7 @@ impl Caller {
             is_known: false,
             is_put_off: false,
             is_heard: false,
+            is_there: false,
             taken_since: None,
             rival: None,
         }
@@ -207,6 +210,7 @@ impl Caller {
             is_known: false,
             is_put_off: false,
             is_heard: false,
+            is_there: false,
             taken_since: None,
             rival: None,
         }
@@ -527,9 +531,16 @@ impl Call {
         self.is_known
     }
 
-    /// Returns true when the sender has admitted this receiver, or has said that its name is taken.
+    /// Notes that the sender has answered on another call, so it is there.
+    pub(crate) const fn answered_elsewhere(mut self) -> Self {
+        self.is_there = true;
+        self
+    }
+
+    /// Returns true when the sender has admitted this receiver, has said that its name is taken, or
+    /// has answered on another call.
     const fn has_answered(&self) -> bool {
-        self.is_known || self.is_name_taken()
+        self.is_known || self.is_there || self.is_name_taken()
     }
 
     /// Returns true when the sender was not dialled before.

@@ -49,11 +49,24 @@ pub(crate) struct Invitation {
     state: State,
     /// Attempts since a receiver at this host was last admitted.
     attempts: u32,
-    /// When the host first made this sender wait since a receiver there was last admitted.
+    /// When the host first made this sender wait since its receiver last had more.
     waits_since: Option<Instant>,
+    /// Bytes that its receiver had when the host last made this sender wait.
+    held: u64,
     /// The number of the receiver at this host, once one was admitted.
     pub(crate) slot: Option<usize>,
     /// Why there is no receiver at this host, for a person.
+    pub(crate) text: String,
+}
+
+/// A host that made this sender wait its turn for too long.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct GivenUp {
+    pub(crate) link: LinkId,
+    pub(crate) peer: SocketAddr,
+    /// The number of the receiver there, once one was admitted.
+    pub(crate) slot: Option<usize>,
+    /// The reason, for a person.
     pub(crate) text: String,
 }
 
@@ -81,6 +94,7 @@ impl Invitations {
             state: State::Waiting { until: now },
             attempts: 0,
             waits_since: None,
+            held: 0,
             slot: None,
             text: "it was not dialled yet".to_owned(),
         };
@@ -132,7 +146,7 @@ impl Invitations {
         self.set(place, State::Invited { link });
         let invitation = &mut self.all[place];
         self.unsettled_count -= usize::from(invitation.is_unsettled());
-        (invitation.attempts, invitation.waits_since) = (0, None);
+        invitation.attempts = 0;
         if let Some(former) = invitation.slot.replace(slot) {
             self.by_slot.remove(&(former, place));
         }
@@ -174,29 +188,43 @@ impl Invitations {
         self.all[place].say(text)
     }
 
-    /// Notes that the receiver on this connection makes this sender wait its turn. Returns the host
-    /// and the reason when the reason is news.
-    pub(crate) fn waits(&mut self, now: Instant, link: LinkId) -> Option<(SocketAddr, &str)> {
+    /// Notes that the receiver on this connection makes this sender wait its turn. `held` says how
+    /// many bytes the receiver has. Returns the host and the reason when the reason is news.
+    pub(crate) fn waits(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        held: u64,
+    ) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
-        self.all[place].waits_since.get_or_insert(now);
+        // The place leaves the index before its time changes.
+        self.set(place, State::Invited { link });
+        let invitation = &mut self.all[place];
+        if held > invitation.held {
+            (invitation.held, invitation.waits_since) = (held, None);
+        }
+        invitation.waits_since.get_or_insert(now);
         self.set(place, State::InLine { link });
         self.all[place].say("it serves others, and this sender waits its turn")
     }
 
-    /// Gives up the host that has made this sender wait longest, if that is `timeout` or more.
-    /// Returns the connection to it, its address and the reason.
-    pub(crate) fn give_up_waiting(
-        &mut self,
-        now: Instant,
-        timeout: Duration,
-    ) -> Option<(LinkId, SocketAddr, &str)> {
+    /// Gives up the host that first made this sender wait, if that was `timeout` ago or longer, and
+    /// its receiver has had nothing more since.
+    pub(crate) fn give_up_waiting(&mut self, now: Instant, timeout: Duration) -> Option<GivenUp> {
         let first = self.in_line.first();
         let &(_, place) = first.filter(|&&(since, _)| since + timeout <= now)?;
         let link = self.all[place].link()?;
         self.set(place, State::Over);
-        let invitation = &mut self.all[place];
-        "it had this sender wait its turn for too long".clone_into(&mut invitation.text);
-        Some((link, invitation.peer, &invitation.text))
+        let Invitation {
+            peer, slot, text, ..
+        } = &mut self.all[place];
+        "it had this sender wait its turn for too long".clone_into(text);
+        Some(GivenUp {
+            link,
+            peer: *peer,
+            slot: *slot,
+            text: text.clone(),
+        })
     }
 
     /// Stops dialling the host of receiver `slot`, whose part is over.
@@ -222,6 +250,12 @@ impl Invitations {
         for link in gone {
             let _known_already = self.lost(now, link);
         }
+    }
+
+    /// Returns the number of the receiver that was admitted at the host of this connection.
+    pub(crate) fn slot_of(&self, link: LinkId) -> Option<usize> {
+        let &place = self.by_link.get(&link)?;
+        self.all[place].slot
     }
 
     /// Returns the hosts of which no receiver was admitted.
@@ -354,8 +388,8 @@ mod tests {
             assert!(invitations.link_opened(place, LinkId(3)));
             invitations.opened(LinkId(3));
             assert!(!invitations.is_in_line());
-            assert!(invitations.waits(now, LinkId(3)).is_some());
-            assert!(invitations.waits(now, LinkId(3)).is_none(), "no news");
+            assert!(invitations.waits(now, LinkId(3), 0).is_some());
+            assert!(invitations.waits(now, LinkId(3), 0).is_none(), "no news");
             assert!(invitations.is_in_line());
             match is_lost {
                 true => assert!(invitations.lost(now, LinkId(3)).is_some()),
@@ -366,31 +400,34 @@ mod tests {
     }
 
     #[test]
-    fn time_in_line_goes_on_over_lost_connections_until_a_receiver_is_admitted() {
+    fn time_in_line_goes_on_over_lost_connections_until_a_receiver_has_more() {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
         let timeout = Duration::from_secs(20);
         let peer = SocketAddr::from(([10, 0, 0, 1], 1));
         let mut invitations = Invitations::new(at(0), &[peer]);
-        let connect = |invitations: &mut Invitations, now, link: LinkId| {
+        let connect = |invitations: &mut Invitations, now, link: LinkId, held| {
             let (place, _) = invitations.dial(now).unwrap();
             assert!(invitations.link_opened(place, link));
             invitations.opened(link);
-            invitations.waits(now, link);
+            invitations.waits(now, link, held);
         };
-        connect(&mut invitations, at(10), LinkId(1));
-        invitations.admitted(LinkId(1), 0);
-        invitations.lost(at(20), LinkId(1));
-        connect(&mut invitations, at(30), LinkId(2));
-        assert!(invitations.give_up_waiting(at(49), timeout).is_none());
-        invitations.lost(at(40), LinkId(2));
-        assert!(
-            invitations.give_up_waiting(at(99), timeout).is_none(),
-            "it is not in line"
+        connect(&mut invitations, at(10), LinkId(1), 0);
+        invitations.admitted(LinkId(1), 7);
+        invitations.lost(at(29), LinkId(1));
+        // Its receiver has got something meanwhile.
+        connect(&mut invitations, at(40), LinkId(2), 100);
+        assert_eq!(invitations.give_up_waiting(at(59), timeout), None);
+        // It was admitted, and has got nothing.
+        invitations.admitted(LinkId(2), 7);
+        invitations.lost(at(59), LinkId(2));
+        assert_eq!(invitations.give_up_waiting(at(99), timeout), None);
+        connect(&mut invitations, at(100), LinkId(3), 100);
+        let given_up = invitations.give_up_waiting(at(100), timeout).unwrap();
+        assert_eq!(
+            (given_up.link, given_up.peer, given_up.slot),
+            (LinkId(3), peer, Some(7))
         );
-        connect(&mut invitations, at(50), LinkId(3));
-        let given_up = invitations.give_up_waiting(at(50), timeout);
-        let text = "it had this sender wait its turn for too long";
-        assert_eq!(given_up, Some((LinkId(3), peer, text)));
+        assert!(given_up.text.contains("for too long"));
         assert!(!invitations.is_in_line() && invitations.due().is_none());
     }
 
@@ -408,7 +445,7 @@ mod tests {
             }
             assert!(!invitations.waits_for(7));
         }
-        assert!(invitations.waits(now, LinkId(4)).is_none(), "no news");
+        assert!(invitations.waits(now, LinkId(4), 0).is_none(), "no news");
         assert!(invitations.waits_for(7) && !invitations.waits_for(8));
         invitations.admitted(LinkId(4), 7);
         assert!(!invitations.waits_for(7));

@@ -42,7 +42,7 @@ mod dial;
 pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, back_off, features};
 
 mod invite;
-pub(crate) use invite::Invitations;
+pub(crate) use invite::{GivenUp, Invitations};
 
 mod link;
 pub use link::LinkCommand;

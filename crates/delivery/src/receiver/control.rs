@@ -121,6 +121,8 @@ impl<S: Store> TransferReceiver<S> {
         self.counters.redirected += 1;
         let is_dialled = |sender: &Sender| sender.call.is_dialled_by_sender();
         let mut next = self.sender_at(now, peer, session_id, 0);
+        // The new session has made its offer to a prospect already.
+        next.call = next.call.answered_elsewhere();
         if self.sender.as_ref().is_some_and(is_dialled) {
             next.call = Caller::expect(now, (peer, session_id), self.config.number);
         }

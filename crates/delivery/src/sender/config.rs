@@ -90,8 +90,8 @@ pub struct TransferSenderConfig {
     /// How long to wait for expected receivers before content starts. No time counts while a host
     /// that was dialled makes this sender wait its turn.
     pub join_timeout: Duration,
-    /// How long a host that was dialled may make this sender wait its turn, all waits together,
-    /// until a receiver there is admitted.
+    /// How long a host that was dialled may make this sender wait its turn. The time runs from the
+    /// first wait after the receiver there last got something.
     pub line_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.

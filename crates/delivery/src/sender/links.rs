@@ -7,10 +7,10 @@
 //! the seals follow.
 
 use base::{Instant, LinkId};
-use wire::object::{ObjectId, PassEnd, Refusal};
+use wire::object::{ErrorCode, ObjectId, PassEnd, Refusal};
 
 use super::{Carriage, TransferSender, TransferSenderEvent, member::Member, pass::Place};
-use crate::{Content, RangeSet};
+use crate::{Content, RangeSet, control::GivenUp};
 
 impl<C: Content> TransferSender<C> {
     /// Dials the hosts that are due.
@@ -42,8 +42,12 @@ impl<C: Content> TransferSender<C> {
 
     /// Notes that a dialled host makes this sender wait its turn.
     pub(super) fn told_to_wait(&mut self, now: Instant, link: LinkId) {
-        let waits = self.invitations.waits(now, link);
+        let slot = self.invitations.slot_of(link);
+        let held = slot.map_or(0, |slot| self.members[slot].told.progress.held);
+        let waits = self.invitations.waits(now, link, held);
         let news = waits.map(|(peer, text)| (peer, text.to_owned()));
+        // Who says WAIT and closes at once must not escape the timeout.
+        self.check_line(now);
         self.put_off_deadline(now);
         if let Some((peer, text)) = news {
             self.event(TransferSenderEvent::NotReached { peer, text });
@@ -54,10 +58,18 @@ impl<C: Content> TransferSender<C> {
     pub(super) fn check_line(&mut self, now: Instant) {
         let timeout = self.config.line_timeout;
         let mut is_one_given_up = false;
-        while let Some((link, peer, text)) = self.invitations.give_up_waiting(now, timeout) {
-            let text = text.to_owned();
+        while let Some(given_up) = self.invitations.give_up_waiting(now, timeout) {
+            let GivenUp {
+                link,
+                peer,
+                slot,
+                text,
+            } = given_up;
             self.listener.close(link);
-            self.event(TransferSenderEvent::NotReached { peer, text });
+            match slot {
+                Some(slot) => self.fail(now, slot, ErrorCode::TimedOut, &text),
+                None => self.event(TransferSenderEvent::NotReached { peer, text }),
+            }
             is_one_given_up = true;
         }
         if is_one_given_up {

@@ -308,13 +308,10 @@ impl Links {
 
     /// Returns when [`Links::attend_dials`] is due; `None` when no connection needs it.
     pub(super) fn due(&self) -> Option<Instant> {
-        let link = |id| self.links.get(id);
-        let waits = |id| link(id).is_some_and(Link::is_connecting);
+        let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
         let redial = self.redials.iter().find(|(_, id, _)| waits(id));
-        let has_second = |id| link(id).is_some_and(|link| link.second.is_some());
-        let second = self.seconds.iter().find(|(_, id)| has_second(id));
-        let redial = redial.map(|&(again_at, ..)| again_at);
-        earliest(redial, second.map(|&(gives_up_at, _)| gives_up_at))
+        let second = self.seconds.iter().find(|(_, id)| waits(id));
+        earliest(redial.map(|redial| redial.0), second.map(|second| second.0))
     }
 
     /// Dials again where the first attempt takes long and the last poll did not report that
@@ -324,14 +321,17 @@ impl Links {
             return;
         }
         let now = clock::monotonic();
-        while let Some((_, id)) = self
-            .seconds
-            .pop_front_if(|(gives_up_at, _)| *gives_up_at <= now)
-        {
+        while let Some(&(gives_up_at, id)) = self.seconds.front() {
             let is_told = self.ready.iter().any(|&(told, _)| told == id);
-            if let Some(link) = self.links.get_mut(&id).filter(|_| !is_told) {
+            if let Some(link) = self.links.get_mut(&id)
+                && link.second.is_some()
+            {
+                if gives_up_at > now || is_told {
+                    break;
+                }
                 link.second = None;
             }
+            self.seconds.pop_front();
         }
         while let Some((_, id, peer)) = self.redials.pop_front_if(|(again_at, ..)| *again_at <= now)
         {
