@@ -169,7 +169,7 @@ fn the_program_of_exec_is_looked_for_before_anybody_is_waited_for() {
         said.contains("no-such-program") && said.contains("PATH"),
         "{said}"
     );
-    assert!(recv("./nowhere/x").contains("no such file"));
+    assert!(recv("./nowhere/x").contains("no file is at this path"));
     let said = recv("tree/b");
     assert!(
         said.contains("tree/b") && said.contains("chmod +x"),

@@ -137,5 +137,5 @@ fn limits_that_a_flag_sets_name_one_that_exists_with_their_default() {
         }
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }

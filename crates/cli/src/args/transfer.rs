@@ -94,7 +94,7 @@ pub(crate) struct SendArgs {
     pub(crate) join_timeout: Duration,
     /// Longest time that a receiver of --to may make this sender wait its turn; after it, send to
     /// the others, and exit with code 1
-    #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "1h",
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "3600s",
           requires = "to", conflicts_with = "plain")]
     pub(crate) line_timeout: Duration,
     /// Give up on a receiver after this time without progress; exit code 1 if it is expected
