@@ -19,15 +19,14 @@ pub enum CaptureError {
         reason: String,
     },
     /// There is no such interface.
-    #[error(
-        "there is no interface {name}; this host has {known}; if {name} is a file, write \
-         pcapng:{name}"
-    )]
+    #[error("there is no interface {name}; this host has {known}{hint}")]
     NoInterface {
         /// The name that was given.
         name: String,
         /// The interfaces that exist.
         known: String,
+        /// How to name a file, where one can be named in the interface's place; or nothing.
+        hint: String,
     },
     /// The process may not capture.
     #[error(

@@ -51,12 +51,13 @@ struct Driver {
 }
 
 impl LinkCounters {
-    /// Finds the interface called `name`.
+    /// Finds the interface called `name`. `can_be_file` says whether a file could be named in its
+    /// place.
     ///
     /// # Errors
     /// When there is no such interface (the error names those that exist), or when the kernel
     /// refuses.
-    pub(crate) fn find(name: &str) -> Result<(Self, Link), CaptureError> {
+    pub(crate) fn find(name: &str, can_be_file: bool) -> Result<(Self, Link), CaptureError> {
         let mut netlink = Rtnetlink::open().map_err(|error| CaptureError::netlink(&error))?;
         let mut links = netlink
             .links()
@@ -66,6 +67,10 @@ impl LinkCounters {
             return Err(CaptureError::NoInterface {
                 name: name.to_owned(),
                 known: known.join(", "),
+                hint: match can_be_file {
+                    true => format!("; if {name} is a file, write pcapng:{name}"),
+                    false => String::new(),
+                },
             });
         };
         let link = links.swap_remove(at);

@@ -58,7 +58,7 @@ pub(super) enum Waited {
 
 impl Outlet {
     pub(super) fn find(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
-        let (counters, link) = LinkCounters::find(name)?;
+        let (counters, link) = LinkCounters::find(name, false)?;
         Ok(Self {
             index: link.index,
             mtu_bytes: link.mtu_bytes as usize,

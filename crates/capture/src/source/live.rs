@@ -94,7 +94,7 @@ pub(super) struct Tap {
 impl Tap {
     /// Finds the interface.
     pub(super) fn find(name: &str, how: &str, snap_len: u32) -> Result<Self, CaptureError> {
-        let (counters, link) = LinkCounters::find(name)?;
+        let (counters, link) = LinkCounters::find(name, true)?;
         let interface = Interface {
             name: name.to_owned(),
             link_type: link_type(&link)?,
