@@ -29,7 +29,7 @@ use sys::{
     stamp::{Origin, Report, receive_report},
 };
 
-use crate::Error;
+use crate::{Error, rtt::no_way};
 
 mod group;
 pub use group::{GroupMtuReport, group_mtu};
@@ -176,7 +176,7 @@ impl Search {
             socket.set_path_mtu(PathMtu::Probe)?;
             socket.local_addr()
         };
-        let local = ready().map_err(refused("find a way to"))?;
+        let local = ready().map_err(|error| no_way(peer, &error))?;
         let interfaces = Interfaces::read()?;
         let interface = interfaces.with_address(local.ip()).ok_or_else(|| {
             let cause = "the system does not tell the MTU of the interface that leads there";

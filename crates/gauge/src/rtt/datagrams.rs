@@ -381,12 +381,16 @@ fn towards_group(
     Ok(inbound)
 }
 
-/// Makes the error of a host to which no route leads. The usual remedy would speak of a choice of
-/// the interface, which only groups have.
-fn no_way(peer: SocketAddr, error: &io::Error) -> SystemError {
+/// Makes the error of a host to which no route leads. The usual remedies would speak of a choice of
+/// the interface, which only groups have, and of an address of this host.
+pub(crate) fn no_way(peer: SocketAddr, error: &io::Error) -> SystemError {
     let refused = SystemError::system("find a way to", peer, error);
     match error.raw_os_error() {
         Some(errno::ENETUNREACH) => refused.advise("add a route there (`ip route`)"),
+        Some(errno::EADDRNOTAVAIL) => refused.advise(
+            "this host has no address from which packets could go there: name an address of the \
+             other IP version, or give this host an address (`ip address`)",
+        ),
         _ => refused,
     }
 }

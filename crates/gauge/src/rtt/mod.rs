@@ -25,6 +25,7 @@ mod clock_exchange;
 pub use clock_exchange::{ClockExchanges, exchange_clocks};
 
 mod datagrams;
+pub(crate) use datagrams::no_way;
 
 mod flight;
 
