@@ -79,11 +79,11 @@ pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Res
 pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     // The keepalive options count whole seconds. The user timeout counts milliseconds, in 31 bits.
     let seconds = limit.as_secs().clamp(3, SILENCE_SECONDS_MAX);
-    let interval = Duration::from_secs(seconds / u64::from(PROBES));
+    let interval = Duration::from_secs(seconds / u64::from(SILENCE_PARTS));
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, interval)?;
     sockopt::set_tcp_keepintvl(stream, interval)?;
-    sockopt::set_tcp_keepcnt(stream, PROBES - 1)?;
+    sockopt::set_tcp_keepcnt(stream, SILENCE_PARTS - 1)?;
     Ok(sockopt::set_tcp_user_timeout(
         stream,
         seconds as u32 * 1_000,
@@ -141,9 +141,9 @@ pub fn prompt_resend(socket: &impl AsFd) -> io::Result<[Duration; 2]> {
 
 const TCP_RTO_MIN_US: c_int = 45;
 const TCP_DELACK_MAX_US: c_int = 46;
-/// Number of equal parts of a silence limit: one idle time, and an interval for each of `PROBES -
-/// 1` probes.
-const PROBES: u32 = 3;
+/// A silence limit has this many equal parts: one idle time, then one interval after each probe. So
+/// there is one probe fewer.
+const SILENCE_PARTS: u32 = 3;
 const SILENCE_SECONDS_MAX: u64 = i32::MAX as u64 / 1_000;
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   words --parse--> which command, which file --read--> words that the file adds --parse--> Args
-//! ``` The command line overrides the file: a setting of the file does not count if the command
+//! ```
+//!
+//! The command line overrides the file: a setting of the file does not count if the command
 //! line gives it or excludes it. The file is read once, because it may be a pipe.
 
 use std::{

@@ -69,7 +69,7 @@ pub(crate) struct FramesSendArgs {
     /// --group unless given
     #[arg(long, value_name = "GROUP[@IFACE][:PORT]", value_parser = place)]
     pub(crate) also: Option<Place>,
-    /// Begin when this many receivers have reported [default: 1; with --always 0]
+    /// Begin when this many receivers have reported [default: 1; 0 with --always]
     #[arg(long, value_name = "N")]
     pub(crate) receivers: Option<u32>,
     /// Longest wait for --receivers to report, and at the end for what has not arrived [default: no

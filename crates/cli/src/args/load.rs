@@ -37,7 +37,8 @@ pub(crate) struct LoadSendArgs {
     /// Send N messages a second, each at its own time, instead of as fast as possible
     #[arg(long, value_name = "N", value_parser = nonzero_count)]
     pub(crate) per_second: Option<NonZeroU64>,
-    /// Write into each message the time at which it was due, for receivers that measure delays
+    /// Write into each message when it was due (without --per-second: when it was handed over), for
+    /// receivers that measure delays
     ///
     /// Needs messages of at least 32 bytes, and `--stamp` at the receivers.
     #[arg(long)]

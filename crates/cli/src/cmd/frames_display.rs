@@ -18,7 +18,7 @@ use ratatui::{
     text::Text,
 };
 
-use super::screen::Screen;
+use super::screen::{Screen, lost};
 use crate::failure::Failure;
 
 /// The whole terminal, drawn by a thread of its own.
@@ -88,7 +88,7 @@ impl Drop for Display {
 impl Shared {
     /// Draws until the user leaves or the command ends the display.
     fn show(&self, screen: &mut Screen) -> Result<(), Failure> {
-        let failed = |error| Failure::system("using the terminal", &error);
+        let failed = |error| lost(&error);
         let (mut frame, mut newest) = (Vec::new(), None);
         while !self.glimpse.is_over() && !wants_to_leave().map_err(failed)? {
             newest = self.glimpse.take(&mut frame, DRAW_TIME).or(newest);

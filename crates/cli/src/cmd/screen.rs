@@ -88,7 +88,7 @@ impl Drop for Screen {
 }
 
 /// Makes the failure of a terminal that can no longer be read or written.
-fn lost(error: &io::Error) -> Failure {
+pub(super) fn lost(error: &io::Error) -> Failure {
     Failure::environment("using the terminal, which may be closed by now", error)
 }
 

@@ -93,8 +93,8 @@ impl SessionPlan {
         if let Some(name) = names.find(is_for_packets) {
             let name = crate::args::flag(name);
             return Err(Failure::usage(format!(
-                "--{name} is about packets, and with {flag} there are none: leave --{name} or \
-                 {flag} out"
+                "--{name} is for sessions of a group, and {flag} makes TCP connections instead: \
+                 leave --{name} or {flag} out"
             )));
         }
         Self::at(place, given)

@@ -237,7 +237,7 @@ pub enum TransferReceiverEvent {
 pub struct ReceiverProgress {
     /// What the receiver is doing.
     pub phase: Phase,
-    /// Bytes of the manifest that have arrived, while some are lacking.
+    /// Bytes of the manifest that have arrived; 0 again once it is whole.
     pub manifest_bytes: u64,
     /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,

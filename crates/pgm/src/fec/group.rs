@@ -195,8 +195,8 @@ impl Group {
     /// Calls `visit` with each member that did not arrive: place, payload, OPT_FRAGMENT.
     ///
     /// # Errors
-    /// [`Irreparable::TooFewParities`] while packets are missing, and for a barred group. Any other
-    /// error bars the group.
+    /// [`Irreparable::TooFewParities`] until enough packets have arrived ([`Group::is_full`]), and
+    /// for a barred group. Any other error bars the group.
     pub fn recover(
         &mut self,
         code: &Code,
