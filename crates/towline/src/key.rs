@@ -137,15 +137,17 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     distinct.sort_unstable();
     distinct.dedup();
     // Hexadecimal digits may have blanks between them; base64 may have several lines.
-    let is_shown = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
-    let is_text = secret.iter().all(is_shown);
-    let is_of_words = |byte: &u8| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
-    let has_blanks = secret.iter().any(|byte| matches!(byte, b' ' | b'\t'));
-    let has_words =
-        is_text && (has_blanks || is_list_of_words(secret)) && secret.iter().any(is_of_words);
+    let is_shown = |char: char| !char.is_control() || matches!(char, '\t' | '\n' | '\r');
+    let text = std::str::from_utf8(secret).ok();
+    let text = text.filter(|text| text.chars().all(is_shown));
+    let is_of_words = |char: char| char.is_alphabetic() && !char.is_ascii_hexdigit();
+    let has_words = text.is_some_and(|text| {
+        let has_blanks = text.contains([' ', '\t']);
+        (has_blanks || is_list_of_words(text)) && text.contains(is_of_words)
+    });
     let cause = if len < SECRET_BYTES_MIN {
         format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
-    } else if is_text && len < TEXT_BYTES_MIN {
+    } else if text.is_some() && len < TEXT_BYTES_MIN {
         format!(
             "it is a text of {len} characters, which can be guessed: 32 random bytes, written in \
              base64, take {TEXT_BYTES_MIN} characters"
@@ -161,19 +163,20 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
         return Ok(());
     };
     Err(refused(cause).advise(format!(
-        "make a new one with `head -c 32 /dev/urandom > {shown}`, and copy it to all ends"
+        "make a new one with `(umask 077; head -c 32 /dev/urandom > {shown})`, and copy it to all \
+         ends"
     )))
 }
 
-/// Returns true when the text is words with blanks, line ends or signs between them. The pieces
-/// between the signs of base64 are longer, or have digits.
-fn is_list_of_words(text: &[u8]) -> bool {
+/// Returns true when the text is words with line ends or signs between them. The pieces between the
+/// signs of base64 are longer, or have digits.
+fn is_list_of_words(text: &str) -> bool {
     let pieces = || {
-        let all = text.split(|byte| !byte.is_ascii_alphanumeric());
+        let all = text.split(|char: char| !char.is_alphanumeric());
         all.filter(|piece| !piece.is_empty())
     };
     let is_word =
-        |piece: &[u8]| piece.len() <= WORD_BYTES_MAX && piece.iter().all(u8::is_ascii_alphabetic);
+        |piece: &str| piece.len() <= WORD_BYTES_MAX && piece.chars().all(char::is_alphabetic);
     pieces().count() > 1 && pieces().all(is_word)
 }
 
@@ -285,6 +288,9 @@ mod tests {
             let error = write(&words.join(between), 0o600).expect_err("words");
             assert!(error.contains("a text of words"), "{error}");
         }
+        let phrase = "Korrekt Pferd Batterie Büroklammer Übung und noch mehr davon";
+        let error = write(phrase.as_bytes(), 0o600).expect_err("words");
+        assert!(error.contains("a text of words"), "{error}");
         let lines = [GOOD, b"\n", GOOD, b"\n"].concat();
         assert!(
             write(&lines, 0o600).is_ok(),

@@ -218,7 +218,10 @@ impl Invitations {
         let Invitation {
             peer, slot, text, ..
         } = &mut self.all[place];
-        "it had this sender wait its turn for too long".clone_into(text);
+        *text = format!(
+            "it had this sender wait its turn for {} s, and that is the limit",
+            timeout.as_secs()
+        );
         Some(GivenUp {
             link,
             peer: *peer,
@@ -427,7 +430,7 @@ mod tests {
             (given_up.link, given_up.peer, given_up.slot),
             (LinkId(3), peer, Some(7))
         );
-        assert!(given_up.text.contains("for too long"));
+        assert!(given_up.text.contains("for 20 s"));
         assert!(!invitations.is_in_line() && invitations.due().is_none());
     }
 
