@@ -74,8 +74,7 @@ extern "C" fn towline_send_files(
     place: Out<'_, Sent>,
 ) -> Outcome {
     attempt(|| {
-        let session =
-            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
+        let session = session.ok_or_else(Failure::no_session)?;
         // SAFETY: the header says that `count` texts are there.
         let list = unsafe { cabi::slice(paths, count) };
         let list = list.ok_or_else(|| Failure::no_room("the array of paths", paths))?;
@@ -135,8 +134,7 @@ extern "C" fn towline_receive_files(
     timeout_ms: i64,
 ) -> Outcome {
     attempt(|| {
-        let session =
-            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
+        let session = session.ok_or_else(Failure::no_session)?;
         let directory = PathBuf::from(text(directory, "the directory")?);
         let target = Target::Directory {
             path: directory,

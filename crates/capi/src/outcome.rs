@@ -49,9 +49,21 @@ impl Failure {
         Self::new(Outcome::Invalid, format!("{what} is NULL"))
     }
 
-    /// Makes the failure of a call without its handle, which the function `maker` gives.
-    pub(crate) fn no_handle(what: &str, maker: &str) -> Self {
-        let text = format!("{what} is NULL: get one from {maker}");
+    pub(crate) fn no_session() -> Self {
+        Self::no_handle("session", "new")
+    }
+
+    pub(crate) fn no_publisher() -> Self {
+        Self::no_handle("publisher", "open")
+    }
+
+    pub(crate) fn no_subscriber() -> Self {
+        Self::no_handle("subscriber", "open")
+    }
+
+    /// Makes the failure of a call without its handle, and names the function that makes one.
+    fn no_handle(what: &str, maker: &str) -> Self {
+        let text = format!("the {what} is NULL: get one from towline_{what}_{maker}");
         Self::new(Outcome::Invalid, text)
     }
 

@@ -39,8 +39,7 @@ extern "C" fn towline_publisher_open(
     place: Out<'_, *mut Publisher>,
 ) -> Outcome {
     attempt(|| {
-        let session =
-            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
+        let session = session.ok_or_else(Failure::no_session)?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the publisher"))?;
         let builder = towline::Publisher::builder(session.builder()).expect_receivers(receivers);
         let publisher = builder.open()?;
@@ -59,8 +58,7 @@ extern "C" fn towline_publisher_send(
     timeout_ms: i64,
 ) -> Outcome {
     attempt(|| {
-        let publisher = publisher
-            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
+        let publisher = publisher.ok_or_else(Failure::no_publisher)?;
         // SAFETY: the header says that `len` bytes are there.
         let bytes = unsafe { cabi::bytes(message, len) };
         let bytes = bytes.or((len == 0).then_some(&[]));
@@ -80,16 +78,14 @@ extern "C" fn towline_publisher_send(
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_flush(publisher: Option<&mut Publisher>) -> Outcome {
     attempt(|| {
-        let publisher = publisher
-            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
+        let publisher = publisher.ok_or_else(Failure::no_publisher)?;
         publisher.0.flush()?;
         Ok(Outcome::Ok)
     })
 }
 
 fn snapshot(publisher: Option<&Publisher>) -> Result<Snapshot, Failure> {
-    let publisher =
-        publisher.ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
+    let publisher = publisher.ok_or_else(Failure::no_publisher)?;
     let mut snapshot = Snapshot::default();
     publisher.0.snapshot(&mut snapshot);
     Ok(snapshot)
@@ -119,8 +115,7 @@ extern "C" fn towline_publisher_close(
     place: Out<'_, Closed>,
 ) -> Outcome {
     attempt(|| {
-        let publisher = publisher
-            .ok_or_else(|| Failure::no_handle("the publisher", "towline_publisher_open"))?;
+        let publisher = publisher.ok_or_else(Failure::no_publisher)?;
         let closed = publisher.0.close()?;
         give(
             place,

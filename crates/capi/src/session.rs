@@ -65,8 +65,7 @@ extern "C" fn towline_session_set(
     value: *const c_char,
 ) -> Outcome {
     attempt(|| {
-        let session =
-            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
+        let session = session.ok_or_else(Failure::no_session)?;
         session.set(
             text(name, "the setting's name")?,
             text(value, "the setting's value")?,

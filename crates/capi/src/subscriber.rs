@@ -95,8 +95,7 @@ extern "C" fn towline_subscriber_open(
     place: Out<'_, *mut Subscriber>,
 ) -> Outcome {
     attempt(|| {
-        let session =
-            session.ok_or_else(|| Failure::no_handle("the session", "towline_session_new"))?;
+        let session = session.ok_or_else(Failure::no_session)?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the subscriber"))?;
         let mut subscriber = towline::Subscriber::open(&session.builder())?;
         subscriber.take_only(session.allowed().iter().copied());
@@ -113,8 +112,7 @@ extern "C" fn towline_subscriber_recv(
     place: Out<'_, Incoming>,
 ) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber
-            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
+        let subscriber = subscriber.ok_or_else(Failure::no_subscriber)?;
         let place = place.ok_or_else(|| Failure::null("the pointer for the message"))?;
         let received = subscriber.0.recv(time(timeout_ms))?;
         let Some(received) = received else {
@@ -134,8 +132,7 @@ extern "C" fn towline_subscriber_sender(
     len: usize,
 ) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber
-            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
+        let subscriber = subscriber.ok_or_else(Failure::no_subscriber)?;
         // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
         let room = room.ok_or_else(|| Failure::no_room("the buffer for the address", buffer))?;
@@ -153,8 +150,7 @@ extern "C" fn towline_subscriber_sender(
 }
 
 fn snapshot(subscriber: Option<&Subscriber>) -> Result<Snapshot, Failure> {
-    let subscriber = subscriber
-        .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
+    let subscriber = subscriber.ok_or_else(Failure::no_subscriber)?;
     let mut snapshot = Snapshot::default();
     subscriber.0.snapshot(&mut snapshot);
     Ok(snapshot)
@@ -181,8 +177,7 @@ extern "C" fn towline_subscriber_counters(
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_close(subscriber: Option<Box<Subscriber>>) -> Outcome {
     attempt(|| {
-        let subscriber = subscriber
-            .ok_or_else(|| Failure::no_handle("the subscriber", "towline_subscriber_open"))?;
+        let subscriber = subscriber.ok_or_else(Failure::no_subscriber)?;
         subscriber.0.close()?;
         Ok(Outcome::Ok)
     })
