@@ -9,6 +9,7 @@ use std::{
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -178,6 +179,34 @@ fn delays_of_each_direction_and_never_half_a_round_trip() {
         );
     }
     assert!(shown.contains(" us +- 0 us ("), "{shown}");
+}
+
+/// A signal that comes before the far clock's first answer: the report tells of this host alone.
+#[test]
+fn an_interrupted_comparison_of_clocks_still_reports_this_host() {
+    let reflector = Reflector::start();
+    let between = UdpSocket::bind("127.0.0.1:0").unwrap();
+    between
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let target = between.local_addr().unwrap().to_string();
+    let mut clock = towline(&["clock", &target, "--timeout", "20s", "--json"]);
+    let clock = clock.stdout(Stdio::piped()).spawn().unwrap();
+    // The greeting passes, and so does its answer; the questions do not.
+    let mut room = [0; 2048];
+    let (len, client) = between.recv_from(&mut room).unwrap();
+    between.send_to(&room[..len], &reflector.target).unwrap();
+    let (len, _) = between.recv_from(&mut room).unwrap();
+    between.send_to(&room[..len], client).unwrap();
+    between.recv_from(&mut room).unwrap();
+    let pid = clock.id().to_string();
+    let told = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(told.unwrap().success());
+    let output = clock.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["keepers"].is_array(), "{report:#}");
+    assert!(report["between"].is_null(), "{report:#}");
 }
 
 #[test]
@@ -538,7 +567,7 @@ fn a_reflector_that_dies_near_the_end_is_told() {
     let mut client = piped.spawn().unwrap();
     let mut said = BufReader::new(client.stderr.take().unwrap()).lines();
     said.find(|line| line.as_ref().unwrap().starts_with("1000/s"));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     reflector.child.kill().unwrap();
     said.for_each(drop);
     let output = client.wait_with_output().unwrap();
@@ -651,9 +680,9 @@ fn a_reflector_that_dies_leaves_what_was_measured() {
         .spawn()
         .unwrap();
     while fs::metadata(&result).map_or(0, |it| it.len()) < 300 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     reflector.child.kill().unwrap();
     let output = client.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));

@@ -18,14 +18,18 @@ pub(super) fn run(plan: &ClockPlan, output: &Output) -> Result<Verdict, Failure>
     let mut is_fine = clock.has_one_way;
     let between = match plan.between()? {
         None => None,
-        Some(spec) => {
-            let found = between(&spec, &|| interrupt.is_requested())?;
-            is_fine = found.one_way.is_some();
-            if found.exchanges > 0 {
-                clock.set_state(found.here);
+        Some(spec) => match between(&spec, &|| interrupt.is_requested()) {
+            // The report then tells of this host's clocks alone.
+            Err(gauge::Error::Interrupted) => None,
+            found => {
+                let found = found?;
+                is_fine = found.one_way.is_some();
+                if found.exchanges > 0 {
+                    clock.set_state(found.here);
+                }
+                Some(found)
             }
-            Some(found)
-        }
+        },
     };
     output.finish(&ClockDocument { clock, between })?;
     Ok(Verdict::of_session(interrupt.is_requested(), is_fine))

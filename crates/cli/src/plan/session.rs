@@ -93,7 +93,7 @@ impl SessionPlan {
         if let Some(name) = names.find(is_for_packets) {
             let name = crate::args::flag(name);
             return Err(Failure::usage(format!(
-                "--{name} is for sessions of a group, and {flag} makes TCP connections instead: \
+                "--{name} is for sessions of a group, and {flag} uses TCP connections instead: \
                  leave --{name} or {flag} out"
             )));
         }

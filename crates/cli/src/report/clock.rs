@@ -17,7 +17,8 @@ use super::{
 pub(crate) struct ClockDocument {
     #[serde(flatten)]
     pub(crate) clock: ClockReport,
-    /// The comparison with another host's clocks; absent when no host was named.
+    /// The comparison with another host's clocks; absent when no host was named, and
+    /// after a signal that came before the first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) between: Option<Between>,
 }
