@@ -16,11 +16,12 @@ base::parameters! {
          each receiver where they are fewer";
     REDIAL_MIN: Duration = ms(50), "time", Both,
         "judgement: at most 12,000 dials a second of 10,000 receivers whose sender is gone",
-        "shortest wait before a lost peer is dialled again; a random time comes on top, at first \
-         up to as much again, doubled with each try, REDIAL_DOUBLINGS times at most";
+        "shortest wait before a peer is dialled again; a sender of files over TCP doubles it with \
+         each try; a receiver adds a random time to it instead, whose bound doubles with each try";
     REDIAL_DOUBLINGS: u32 = 5, "times", Both,
         "judgement: the longest wait is 1.65 s, well below the patience of both ends",
-        "how often the longest random time doubles while a peer cannot be reached";
+        "how often the wait of a sender, or the bound of a receiver's random time, doubles while a \
+         peer cannot be reached";
     INVITE_LATER: Duration = s(1), "time", Source,
         "judgement: a person starts a receiver, or another transfer ends, within seconds",
         "how long a sender that dials waits before it dials a receiver again that is busy";

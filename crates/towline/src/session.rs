@@ -160,7 +160,8 @@ impl SessionBuilder {
 
     /// Sends under this transport session identifier. Default: a random one, which nobody off the
     /// packets' path can guess; give one only where a program must know it beforehand. No two
-    /// senders of a group may have the same at the same time.
+    /// senders of a group may have the same at the same time. With a key, a receiver that heard a
+    /// session of this identifier drops the packets of the next one until it is opened anew.
     #[must_use]
     pub fn tsi(mut self, tsi: impl Into<Option<Tsi>>) -> Self {
         self.tsi = tsi.into();

@@ -144,8 +144,8 @@ pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
 
-/// Returns how long to wait after this number of attempts in a row: each attempt doubles the wait,
-/// up to a bound.
+/// Returns the wait after this number of attempts in a row: each attempt doubles it, up to a bound.
+/// For [`Caller::redial`] it is the bound of the random part of its wait.
 pub(crate) fn back_off(attempts: u32) -> Duration {
     REDIAL_MIN * 2_u32.pow(attempts.min(REDIAL_DOUBLINGS))
 }

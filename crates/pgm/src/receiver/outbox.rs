@@ -101,8 +101,8 @@ impl Outbox {
     }
 
     /// Asks for an SPM: first on the group with one hop, so that neighbours hear the request and
-    /// stay quiet, then the sender itself. Returns false when there is no room: the timer of SPM
-    /// requests then starts the next try.
+    /// stay quiet, then where NAKs go: the sender, or a network element before it. Returns false
+    /// when there is no room: the timer of SPM requests then starts the next try.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
         if self.queue.room_bytes() < 2 * SPMR_BYTES {
             return false;

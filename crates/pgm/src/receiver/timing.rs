@@ -259,9 +259,9 @@ impl Timing {
     }
 
     /// Returns how long a NAK waits for its confirmation: the time that the configuration sets, if
-    /// it sets one. Else, on a long path, only the first NAK waits a whole round trip. After an
-    /// unanswered NAK, and for the last packets before a pause, NAKs do not wait for each other:
-    /// otherwise a packet whose repairs are lost, too, would be several round trips late.
+    /// it sets one. Else a patient NAK waits for more than a round trip, and another one for at
+    /// most [`WAIT_AGAIN_MAX`]: on a long path it is sent again before its answer can come.
+    /// Otherwise a packet whose repairs are lost, too, would be several round trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;

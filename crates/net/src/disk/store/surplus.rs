@@ -190,7 +190,7 @@ fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
 fn remove_directory(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
     if depth == DEPTH_MAX {
         return Err(io::Error::other(format!(
-            "directories are nested more than {DEPTH_MAX} deep in it; delete it by hand"
+            "directories are nested {DEPTH_MAX} deep or deeper in it; delete it by hand"
         )));
     }
     let opened = parent.directory_unmounted(name)?;

@@ -399,7 +399,7 @@ fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
             };
             Some(IpAddr::V4(other.into()))
         }
-        // A link-local packet names its interface, so the route back is always by that interface.
+        // Answers to a link-local address leave by the interface of its link: no route decides.
         (IpAddr::V6(net), IpAddr::V6(own)) if prefix < 127 && !is_link_local(own) => {
             let first = u128::from(net) + 1;
             let other = if u128::from(own) == first {

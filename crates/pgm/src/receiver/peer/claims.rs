@@ -67,7 +67,8 @@ impl Peer {
         self.window.see_trail(trail, certain);
     }
 
-    /// Takes a packet's word that the data ends before `end`.
+    /// Notes a packet's claim that the data ends before `end`. Believes it at once when the owner
+    /// cannot ask the sender.
     pub(super) fn claim_end(&mut self, end: u64) {
         if self.claims.is_checked {
             self.claims.end = Some(end);
@@ -76,7 +77,8 @@ impl Peer {
         }
     }
 
-    /// Takes a packet's word that the session is broken off.
+    /// Notes a packet's claim that the session is broken off. Believes it at once when the owner
+    /// cannot ask the sender.
     pub(super) fn claim_reset(&mut self) {
         if self.claims.is_checked {
             self.claims.is_reset = true;

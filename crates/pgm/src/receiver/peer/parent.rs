@@ -127,8 +127,8 @@ impl Peer {
         self.follow_back_off(back_off);
     }
 
-    /// Notes a back-off that an SPM or an NCF tells. If a poll found the back-off, only receivers
-    /// that heard that poll or an earlier one use it.
+    /// Notes a back-off that an SPM or an NCF tells. One that a poll found counts only if the last
+    /// poll that opened here is that poll or an earlier one.
     pub(in crate::receiver) fn follow_back_off(&mut self, notes: &BackOffNotes) {
         if let Some(range) = notes.range {
             let [min, max] = [range.min_us, range.max_us].map(micros);
