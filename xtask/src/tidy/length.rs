@@ -1,8 +1,13 @@
-//! Rules about the length of files: production files have a lower limit than files of tests.
+//! Rules about the length of files, where production files have a lower limit than files of tests,
+//! and about the number of fields of a production struct.
 //!
 //! A file is a test when it lies in a directory `tests`, is named `tests.rs`, or belongs to a
 //! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do
 //! not count towards its length.
+//!
+//! A struct with many fields hides states: it wants to be an enum, or several structs. Plain
+//! records are exempt: what is written as JSON, the arguments of a command, and structs of the
+//! kernel.
 
 use super::{Finding, Source};
 
@@ -20,7 +25,51 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             let text = format!("{counted} lines ({all} with tests); {what} has fewer than {end}");
             findings.push(Finding::new("file-length", &source.path, &text).sized(counted));
         }
+        if !is_test(&source.path, &test_modules) {
+            check_structs(source, findings);
+        }
     }
+}
+
+fn check_structs(source: &Source, findings: &mut Vec<Finding>) {
+    let lines: Vec<&str> = source.text.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = struct_name(line) else {
+            continue;
+        };
+        let above = lines[..at].iter().rev();
+        let mut above = above.take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+        let is_record = above.any(|line| RECORDS.iter().any(|word| line.contains(word)));
+        let body = lines[at + 1..].iter().take_while(|line| **line != "}");
+        let count = body.filter(|line| is_field(line)).count();
+        if count > FIELDS_MAX && !is_record {
+            let text = format!("{count} fields; a struct has at most {FIELDS_MAX}");
+            let found = Finding::new("struct-fields", &source.path, &text);
+            findings.push(found.at(at + 1).about(name).sized(count));
+        }
+    }
+}
+
+/// Returns the name of the struct with named fields whose definition begins in this line.
+fn struct_name(line: &str) -> Option<&str> {
+    let head = line.strip_suffix(" {")?;
+    let (before, name) = head.split_once("struct ")?;
+    let is_first = before.is_empty() || before.starts_with("pub");
+    is_first.then(|| name.split('<').next().unwrap_or(name))
+}
+
+/// Returns true for a line that begins a field, as rustfmt writes it.
+fn is_field(line: &str) -> bool {
+    let Some(field) = line.strip_prefix("    ") else {
+        return false;
+    };
+    let field = match field.strip_prefix("pub") {
+        Some(rest) => rest.split_once(' ').map_or("", |(_, name)| name),
+        None => field,
+    };
+    let name = field.split_once(": ").map_or("", |(name, _)| name);
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    !name.is_empty() && name.chars().all(is_letter)
 }
 
 fn is_test(path: &str, test_modules: &[String]) -> bool {
@@ -69,6 +118,9 @@ fn production_lines(text: &str) -> usize {
 const CFG_TEST: &str = "#[cfg(test)]";
 const PRODUCTION_LINES_END: usize = 701;
 const TEST_LINES_END: usize = 1_000;
+const FIELDS_MAX: usize = 20;
+/// What the attributes of a plain record name.
+const RECORDS: [&str; 3] = ["Serialize", "Args", "repr(C"];
 
 #[cfg(test)]
 mod tests {
@@ -110,5 +162,31 @@ mod tests {
             "a/tests/longer.rs",
         ];
         assert_eq!(paths, expected);
+    }
+    #[test]
+    fn structs_with_many_fields_are_named_except_records() {
+        let fields = |count: usize| -> String {
+            (0..count)
+                .map(|number| format!("    /// One.\n    pub(super) f{number}: u8,\n"))
+                .collect()
+        };
+        let text = format!(
+            "struct Small {{\n{}}}\n#[derive(Debug)]\npub struct Large<T> {{\n{}}}\n\
+             #[derive(Serialize)]\n/// A report.\npub(crate) struct Report {{\n{}}}\n",
+            fields(20),
+            fields(21),
+            fields(30)
+        );
+        let mut findings = Vec::new();
+        let sources = [
+            source("a/src/plain.rs", &text),
+            source("a/tests/all.rs", &text),
+        ];
+        check(&sources, &mut findings);
+        let found: Vec<(&str, &str)> = findings
+            .iter()
+            .map(|found| (found.path.as_str(), found.what.as_str()))
+            .collect();
+        assert_eq!(found, [("a/src/plain.rs", "Large")]);
     }
 }

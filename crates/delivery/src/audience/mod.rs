@@ -53,6 +53,7 @@ mod pressure;
 use pressure::Pressure;
 
 mod seats;
+use seats::Seats;
 
 mod event;
 pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
@@ -81,18 +82,7 @@ pub struct Audience {
     history: VecDeque<(Instant, u64)>,
     pressure: Pressure,
     patience: Patience,
-    /// Every name that joined and is remembered: a receiver that comes back keeps its slot and is
-    /// not counted twice.
-    seats: BTreeMap<String, Seat>,
-    /// The names of receivers that have left and were not expected, in the order in which they
-    /// left.
-    gone: BTreeMap<u64, String>,
-    /// How many names have joined.
-    joined: u32,
-    /// How often a receiver that was not expected has left.
-    leaves: u64,
-    /// How many names that joined have ever reported.
-    reported: u32,
+    seats: Seats,
     /// Hosts that asked for repairs while no receiver on them was present, and on which none has
     /// joined since: they count as plain PGM receivers.
     strangers: BTreeSet<IpAddr>,
@@ -130,11 +120,7 @@ impl Audience {
             history: VecDeque::new(),
             pressure: Pressure::default(),
             patience: Patience::default(),
-            seats: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            joined: 0,
-            leaves: 0,
-            reported: 0,
+            seats: Seats::default(),
             strangers: BTreeSet::new(),
             check_at: None,
             round_trip: None,
@@ -338,9 +324,10 @@ impl Audience {
     /// receiver may come back.
     #[must_use]
     pub fn awaits(&self, position: u64) -> bool {
-        let is_settled =
-            |seat: &&Seat| seat.standing != Standing::Lost || seat.contiguous >= position;
-        let settled = self.seats.values().filter(is_settled).count();
+        let is_settled = |(_, seat): &(&String, &Seat)| {
+            seat.standing != Standing::Lost || seat.contiguous >= position
+        };
+        let settled = self.seats.iter().filter(is_settled).count();
         settled < self.config.expected as usize
     }
 
@@ -348,13 +335,13 @@ impl Audience {
     /// still here.
     #[must_use]
     pub const fn has_heard_expected(&self) -> bool {
-        self.reported >= self.config.expected
+        self.seats.reported() >= self.config.expected
     }
 
     /// Returns how many receivers have joined, whether or not they are still here.
     #[must_use]
     pub const fn joined(&self) -> u32 {
-        self.joined
+        self.seats.joined()
     }
 
     /// Returns how many expected receivers have not joined.
@@ -441,12 +428,8 @@ impl Audience {
             }
             tracked.progress_at = now;
             let is_first = !std::mem::replace(&mut tracked.has_reported, true);
-            if is_first
-                && let Some(seat) = self.seats.get_mut(&tracked.name)
-                && !seat.has_reported
-            {
-                seat.has_reported = true;
-                self.reported += 1;
+            if is_first {
+                self.seats.note_report(&tracked.name);
             }
             if tracked.is_stalled {
                 tracked.is_stalled = false;
@@ -537,7 +520,7 @@ impl Audience {
         let tracked = self.tracked.remove(&link)?;
         self.hosts.remove(tracked.peer.ip());
         self.order.remove(&(tracked.contiguous, link));
-        self.leave_seat(&tracked, standing);
+        self.seats.leave(&tracked, standing, self.config.expected);
         if let Some(control) = &mut self.rate {
             control.forget(tracked.slot);
         }
@@ -580,7 +563,7 @@ impl Hosts for Audience {
             self.listener.refuse(link, reason);
             return self.refused(now, link, peer, reason);
         }
-        let slot = self.slot_of(hello.name);
+        let slot = self.seats.slot_of(hello.name);
         let receiver_count = self.config.expected.max(self.receiver_count() + 1);
         let welcome = Message::Welcome(Welcome {
             version: VERSION,
@@ -607,7 +590,7 @@ impl Hosts for Audience {
         let host = peer.ip().to_canonical();
         self.strangers.remove(&host);
         self.hosts.add(host);
-        self.take_seat(hello.name, slot);
+        self.seats.take(hello.name, slot, self.config.expected);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
         // An earlier connection under this name belongs to the same receiver, which knows that this
         // connection is dead. The receiver keeps its position.

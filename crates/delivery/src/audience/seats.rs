@@ -4,7 +4,7 @@
 //! remembered, the audience forgets the name whose receiver left first. It never forgets the name
 //! of an expected receiver. So a host that joins under ever new names keeps nobody out.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use base::{Instant, LinkId, Share, share};
 use wire::object::{Hello, Refusal};
@@ -15,21 +15,55 @@ use super::{
 };
 use crate::parameters::SILENCE_MAX;
 
-impl Audience {
+/// Every name that joined and is remembered, with its seat: a receiver that comes back keeps its
+/// slot and is not counted twice.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    by_name: BTreeMap<String, Seat>,
+    /// The names of receivers that have left and were not expected, in the order in which they
+    /// left.
+    gone: BTreeMap<u64, String>,
+    /// How many names have joined.
+    joined: u32,
+    /// How often a receiver that was not expected has left.
+    leaves: u64,
+    /// How many names that joined have ever reported.
+    reported: u32,
+}
+
+impl Seats {
+    /// Returns how many names are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Returns how many names have joined.
+    pub(super) const fn joined(&self) -> u32 {
+        self.joined
+    }
+
+    /// Returns how many names that joined have ever reported.
+    pub(super) const fn reported(&self) -> u32 {
+        self.reported
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Seat)> {
+        self.by_name.iter()
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Seat> {
+        self.by_name.get_mut(name)
+    }
+
     /// Returns the number that a receiver of this name has, or gets when it joins.
     pub(super) fn slot_of(&self, name: &str) -> u32 {
-        let known = self.seats.get(name);
+        let known = self.by_name.get(name);
         known.map_or(self.joined, |seat| seat.slot)
     }
 
-    /// Returns true for the number of a receiver that is not expected and has shown no key.
-    pub(super) fn is_guest(&self, slot: u32) -> bool {
-        self.config.guests_from().is_some_and(|first| slot >= first)
-    }
-
     /// Notes that a receiver of this name is here.
-    pub(super) fn take_seat(&mut self, name: &str, slot: u32) {
-        if let Some(seat) = self.seats.get_mut(name) {
+    pub(super) fn take(&mut self, name: &str, slot: u32, expected: u32) {
+        if let Some(seat) = self.by_name.get_mut(name) {
             seat.standing = Standing::Here;
             if let Some(left) = seat.left.take() {
                 self.gone.remove(&left);
@@ -45,23 +79,51 @@ impl Audience {
             standing: Standing::Here,
             left: None,
         };
-        self.seats.insert(name.to_owned(), seat);
+        self.by_name.insert(name.to_owned(), seat);
         // After four billion names, numbers of guests are used again.
-        self.joined = self.joined.checked_add(1).unwrap_or(self.config.expected);
+        self.joined = self.joined.checked_add(1).unwrap_or(expected);
+    }
+
+    /// Notes that a receiver of this name has reported.
+    pub(super) fn note_report(&mut self, name: &str) {
+        if let Some(seat) = self.by_name.get_mut(name)
+            && !seat.has_reported
+        {
+            seat.has_reported = true;
+            self.reported += 1;
+        }
     }
 
     /// Notes that a receiver is gone, or moves to another connection.
-    pub(super) fn leave_seat(&mut self, tracked: &Tracked, standing: Standing) {
-        let Some(seat) = self.seats.get_mut(&tracked.name) else {
+    pub(super) fn leave(&mut self, tracked: &Tracked, standing: Standing, expected: u32) {
+        let Some(seat) = self.by_name.get_mut(&tracked.name) else {
             return;
         };
         seat.contiguous = tracked.contiguous;
         seat.standing = standing;
-        if standing != Standing::Here && seat.slot >= self.config.expected {
+        if standing != Standing::Here && seat.slot >= expected {
             seat.left = Some(self.leaves);
             self.gone.insert(self.leaves, tracked.name.clone());
             self.leaves += 1;
         }
+    }
+
+    /// Makes sure that a further name can be remembered, of at most `names_max`. Returns whether a
+    /// name was forgotten for that; `None` when every remembered name is here or expected.
+    fn make_room(&mut self, name: &str, names_max: usize) -> Option<bool> {
+        if self.by_name.contains_key(name) || self.by_name.len() < names_max {
+            return Some(false);
+        }
+        let (_, forgotten) = self.gone.pop_first()?;
+        self.by_name.remove(&forgotten);
+        Some(true)
+    }
+}
+
+impl Audience {
+    /// Returns true for the number of a receiver that is not expected and has shown no key.
+    pub(super) fn is_guest(&self, slot: u32) -> bool {
+        self.config.guests_from().is_some_and(|first| slot >= first)
     }
 
     /// Adds a receiver that is present.
@@ -94,16 +156,13 @@ impl Audience {
         let places = self.config.receivers_max as usize;
         let present = self.tracked.values().map(|tracked| tracked.peer.ip());
         let has_share = share(places.div_ceil(2), places, present, host) == Share::Free;
-        let is_served = has_share || !self.is_guest(self.slot_of(hello.name));
+        let is_served = has_share || !self.is_guest(self.seats.slot_of(hello.name));
         if self.tracked.len() >= places || !is_served {
             return Err(Refusal::Full);
         }
-        let is_known = self.seats.contains_key(hello.name);
-        if !is_known && self.seats.len() >= self.config.names_max() {
-            let (_, name) = self.gone.pop_first().ok_or(Refusal::Full)?;
-            self.seats.remove(&name);
-            self.counters.names_forgotten += 1;
-        }
+        let names_max = self.config.names_max();
+        let has_forgotten = self.seats.make_room(hello.name, names_max);
+        self.counters.names_forgotten += u64::from(has_forgotten.ok_or(Refusal::Full)?);
         Ok(())
     }
 

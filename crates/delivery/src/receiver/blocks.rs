@@ -110,7 +110,7 @@ impl<S: Store> TransferReceiver<S> {
         if !is_new {
             return self.verdict(Some(false));
         }
-        self.content_at.get_or_insert(now);
+        self.began.content_at.get_or_insert(now);
         if contents.next_unasked().is_some() {
             self.handle_store(now);
         }
@@ -290,7 +290,7 @@ impl<S: Store> TransferReceiver<S> {
         };
         let holding = Holding::of(&contents.manifest, &contents.hashes);
         let streams = self.stream.totals();
-        let time = now.since(self.content_at.unwrap_or(self.started_at));
+        let time = now.since(self.began.content_at.unwrap_or(self.began.joined_at));
         let numbers = DoneNumbers {
             bytes: holding.bytes,
             lost: streams.missed,

@@ -11,7 +11,7 @@ use wire::object::{
 };
 
 use super::{
-    BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, Way, objects::Bytes,
+    Began, BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, Way, objects::Bytes,
 };
 use crate::parameters::{DUPLICATE_PATIENCE, READING_RESTS_MAX};
 use crate::{
@@ -511,8 +511,7 @@ impl<S: Store> TransferReceiver<S> {
         let len = usize::try_from(bytes).expect("checked against the limit");
         self.manifest = Some(Bytes::new(len, self.config.ranges_max));
         self.step = Step::Manifest;
-        self.started_at = now;
-        self.content_at = None;
+        self.began = Began::at(now);
         let (slot, manifest) = (welcome.slot, ManifestId(welcome.manifest));
         self.event(TransferReceiverEvent::Joined { slot, manifest });
         if welcome.is_late {

@@ -81,9 +81,7 @@ pub struct TransferReceiver<S> {
     stream: Stream,
     feedback: Feedback,
     told: Told,
-    started_at: Instant,
-    /// When the first content came in this transfer; content of an earlier attempt does not count.
-    content_at: Option<Instant>,
+    began: Began,
     delivery: Option<Delivery>,
     /// The address of the sender that told the seals. Before that, the address of the first sender
     /// that named the manifest.
@@ -93,6 +91,24 @@ pub struct TransferReceiver<S> {
     contract: Contract,
     /// Memory in which ranges for a message are built.
     scratch: Vec<u8>,
+}
+
+/// When the transfer began.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    /// When the sender admitted this receiver; before that, when this receiver was made.
+    joined_at: Instant,
+    /// When the first content came in this transfer; content of an earlier attempt does not count.
+    content_at: Option<Instant>,
+}
+
+impl Began {
+    const fn at(now: Instant) -> Self {
+        Self {
+            joined_at: now,
+            content_at: None,
+        }
+    }
 }
 
 /// What is in place, and the numbers of the transfer.
@@ -157,8 +173,7 @@ impl<S: Store> TransferReceiver<S> {
             stream: Stream::default(),
             feedback: Feedback::new(now, Habit::Objects),
             told: Told::nothing(now),
-            started_at: now,
-            content_at: None,
+            began: Began::at(now),
             delivery: None,
             sealer: None,
             events: Events::default(),

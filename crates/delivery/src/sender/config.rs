@@ -5,9 +5,8 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
 use crate::parameters::{
-    ANSWER_TIMEOUT, COMMIT_FACTOR, GREETING_TIMEOUT, JOIN_TIMEOUT, LINE_TIMEOUT, NEEDS_MAX,
-    PROGRESS_INTERVAL, PROGRESS_TIMEOUT, RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER,
-    TRANSFER_LINGER,
+    COMMIT_FACTOR, JOIN_TIMEOUT, LINE_TIMEOUT, NEEDS_MAX, PROGRESS_INTERVAL, PROGRESS_TIMEOUT,
+    RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER,
 };
 use crate::{Admission, Hash, Key, ManifestId, RateConfig};
 
@@ -99,12 +98,6 @@ pub struct TransferSenderConfig {
     /// How long a receiver may take to come back after its connection broke; never longer than the
     /// progress timeout.
     pub reconnect_timeout: Duration,
-    /// How long a pass waits, after its end, for the receivers' answers.
-    pub answer_timeout: Duration,
-    /// The longest time from connection to greeting.
-    pub greeting_timeout: Duration,
-    /// How long connections stay open at the end, at most, so that both ends can say good-bye.
-    pub linger: Duration,
     /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,
     /// A receiver that has moved by this many positions need not wait for the report interval.
@@ -139,9 +132,6 @@ impl TransferSenderConfig {
             line_timeout: LINE_TIMEOUT,
             progress_timeout: PROGRESS_TIMEOUT,
             reconnect_timeout: RECONNECT_TIMEOUT,
-            answer_timeout: ANSWER_TIMEOUT,
-            greeting_timeout: GREETING_TIMEOUT,
-            linger: TRANSFER_LINGER,
             report_interval: PROGRESS_INTERVAL,
             report_sqns: 0,
             receivers_max: RECEIVERS_MAX,

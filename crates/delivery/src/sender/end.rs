@@ -11,7 +11,10 @@ use super::{
     Stage, TransferSender, TransferSenderEvent,
     member::{Member, State},
 };
-use crate::{Content, ContentError, parameters::GUEST_TIME_MIN};
+use crate::{
+    Content, ContentError,
+    parameters::{GUEST_TIME_MIN, TRANSFER_LINGER},
+};
 
 impl<C: Content> TransferSender<C> {
     pub(super) fn check_progress(&mut self, now: Instant, slot: usize) {
@@ -139,7 +142,7 @@ impl<C: Content> TransferSender<C> {
 
     pub(super) fn finish(&mut self, now: Instant) {
         self.stage = Stage::Closing {
-            deadline: now + self.config.linger,
+            deadline: now + TRANSFER_LINGER,
         };
         self.clock.tick_at = now;
         for slot in 0..self.members.len() {

@@ -12,7 +12,7 @@ use super::{
     member::{Member, State, Way},
     pass::{Place, split},
 };
-use crate::{Content, RangeSet};
+use crate::{Content, RangeSet, parameters::ANSWER_TIMEOUT};
 
 impl<C: Content> TransferSender<C> {
     /// Starts the manifest's pass when all expected receivers have joined, or at the deadline. Over
@@ -157,7 +157,7 @@ impl<C: Content> TransferSender<C> {
             position: self.pass.last_position,
         };
         self.stage = Stage::Answering {
-            deadline: now + self.config.answer_timeout,
+            deadline: now + ANSWER_TIMEOUT,
         };
         for slot in 0..self.members.len() {
             let member = &mut self.members[slot];

@@ -23,6 +23,7 @@
 use base::Instant;
 use wire::{Sqn, pgm::Data};
 
+use super::row::OpenRow;
 use crate::rdata::turn_into_rdata;
 
 /// The ring of packets, sent and unsent, and their index.
@@ -42,6 +43,8 @@ pub(super) struct TransmitLog {
     unsent: u64,
     lead: u64,
     unsent_bytes: usize,
+    /// The newest record, while the source still adds messages to it.
+    pub(super) row: Option<OpenRow>,
 }
 
 impl TransmitLog {
@@ -60,6 +63,7 @@ impl TransmitLog {
             unsent: first,
             lead: first,
             unsent_bytes: 0,
+            row: None,
         }
     }
 

@@ -53,6 +53,7 @@ use crate::Config;
 mod askers;
 mod cork;
 mod counters;
+mod ending;
 mod limits;
 mod log;
 mod ncf;
@@ -76,6 +77,7 @@ pub use write::{Burst, Slot};
 
 use askers::Askers;
 use cork::Cork;
+use ending::{Closing, Ending};
 use limits::Limits;
 use log::TransmitLog;
 use ncf::NcfQueue;
@@ -83,7 +85,6 @@ use pacer::{Pacer, time_of};
 use parity::Parity;
 use polling::Polling;
 use repair::RepairQueue;
-use row::OpenRow;
 use spm::SpmSchedule;
 use transmit::Pending;
 
@@ -101,7 +102,6 @@ pub struct Source {
     repairs: RepairQueue,
     askers: Askers,
     parity: Option<Box<Parity>>,
-    row: Option<OpenRow>,
     ncfs: NcfQueue,
     spm: SpmSchedule,
     polling: Polling,
@@ -109,8 +109,7 @@ pub struct Source {
     cork: Cork,
     reports: Reports,
     limits: Limits,
-    closing: Closing,
-    reset: Option<Rst>,
+    ending: Ending,
     now: Instant,
     contract: Contract,
     out: Outgoing,
@@ -210,7 +209,6 @@ impl Source {
             repairs,
             askers: Askers::new(&config, now),
             parity,
-            row: None,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
             polling: Polling::new(&config, setup.seed, now),
@@ -227,8 +225,10 @@ impl Source {
                 elimination: elimination(&config, ELIMINATION_START),
             },
             limits,
-            closing: Closing::Open,
-            reset: None,
+            ending: Ending {
+                stage: Closing::Open,
+                reset: None,
+            },
             now,
             contract: Contract::default(),
             out: Outgoing {
@@ -315,7 +315,7 @@ impl Source {
 
     /// Returns the time when the cork lets waiting data leave: at once while the session closes.
     fn cork_due(&self) -> Instant {
-        if !matches!(self.closing, Closing::Open) {
+        if !matches!(self.ending.stage, Closing::Open) {
             return Instant::ZERO;
         }
         let (unsent, lead) = (self.log.unsent(), self.log.lead());
@@ -340,8 +340,8 @@ impl Source {
     /// **Spec**: RFC 3208 section 9.7.2.
     pub fn close(&mut self, now: Instant) {
         self.tell_time(now);
-        if matches!(self.closing, Closing::Open) {
-            self.closing = Closing::SENDING;
+        if matches!(self.ending.stage, Closing::Open) {
+            self.ending.stage = Closing::SENDING;
         }
         self.advance_closing(now);
     }
@@ -353,9 +353,9 @@ impl Source {
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
         self.tell_time(now);
-        self.row = None;
+        self.log.row = None;
         self.log.discard_unsent();
-        self.reset = Some(Rst {
+        self.ending.reset = Some(Rst {
             is_deaf: !repairs,
             reason,
         });
@@ -363,8 +363,8 @@ impl Source {
             self.repairs.clear();
             self.parity.iter_mut().for_each(|parity| parity.clear());
         }
-        match self.closing {
-            Closing::Open => self.closing = Closing::SENDING,
+        match self.ending.stage {
+            Closing::Open => self.ending.stage = Closing::SENDING,
             // SPMs have announced a normal end, so the correction must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
             Closing::Sending { .. } | Closing::Over => {}
@@ -375,7 +375,7 @@ impl Source {
     /// Makes a closed source fall silent no later than `linger` after `now`: the owner knows that
     /// no receiver is left to ask for repairs. Does nothing while data is unsent.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
-        if let Closing::Finished { until } = &mut self.closing {
+        if let Closing::Finished { until } = &mut self.ending.stage {
             *until = (*until).min(now + linger);
         }
     }
@@ -384,7 +384,7 @@ impl Source {
     /// still lacks something. Does nothing before [`Source::close`], or when the source is over.
     pub fn extend_linger(&mut self, until: Instant) {
         if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
-            &mut self.closing
+            &mut self.ending.stage
         {
             *end = until.max(*end);
         }
@@ -402,7 +402,7 @@ impl Source {
     /// not for a time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let end = match self.closing {
+        let end = match self.ending.stage {
             Closing::Over => return None,
             Closing::Finished { until } => Some(until),
             Closing::Open | Closing::Sending { .. } => None,
@@ -465,13 +465,13 @@ impl Source {
     /// nothing more.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.closing, Closing::Over)
+        matches!(self.ending.stage, Closing::Over)
     }
 
     /// Returns whether more data will follow. SPMs announce this, too.
     #[must_use]
     pub const fn phase(&self) -> StreamPhase {
-        match (&self.reset, &self.closing) {
+        match (&self.ending.reset, &self.ending.stage) {
             (Some(_), _) => StreamPhase::BrokenOff,
             (None, Closing::Finished { .. } | Closing::Over) => StreamPhase::Ended,
             (None, Closing::Open | Closing::Sending { .. }) => StreamPhase::Open,
@@ -481,7 +481,7 @@ impl Source {
     /// Returns true once [`Source::close`] or [`Source::abort`] was called.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        !matches!(self.closing, Closing::Open)
+        !matches!(self.ending.stage, Closing::Open)
     }
 
     /// Returns the longest message that fits one packet, in bytes.
@@ -600,45 +600,19 @@ impl Source {
     }
 
     fn advance_closing(&mut self, now: Instant) {
-        match self.closing {
+        match self.ending.stage {
             Closing::Sending { at_least } if self.log.unsent() == self.log.lead() => {
                 let until = at_least.max(now + self.config.linger());
-                self.closing = Closing::Finished { until };
-                if let (Some(parity), None) = (&mut self.parity, self.reset) {
+                self.ending.stage = Closing::Finished { until };
+                if let (Some(parity), None) = (&mut self.parity, self.ending.reset) {
                     parity.end(self.log.trail(), self.log.lead());
                 }
                 self.spm.quicken(now, self.config.linger());
             }
-            Closing::Finished { until } if now >= until => self.closing = Closing::Over,
+            Closing::Finished { until } if now >= until => self.ending.stage = Closing::Over,
             _ => {}
         }
     }
-}
-
-/// The phases of a session's end.
-#[derive(Clone, Copy, Debug)]
-enum Closing {
-    /// The source takes data.
-    Open,
-    /// The source takes no more data; some data is unsent.
-    Sending {
-        /// The source answers NAKs at least until this time, however short `linger` is.
-        at_least: Instant,
-    },
-    /// Everything was sent, and the source answers NAKs; SPMs carry OPT_FIN. After an abort, SPMs
-    /// carry OPT_RST, and the abort says whether NAKs are answered.
-    Finished {
-        /// When the source falls silent.
-        until: Instant,
-    },
-    /// The source is silent.
-    Over,
-}
-
-impl Closing {
-    const SENDING: Self = Self::Sending {
-        at_least: Instant::ZERO,
-    };
 }
 
 /// The reason why the source took nothing.

@@ -57,7 +57,7 @@ impl Source {
             return Err(Full::TooLong { max });
         }
         self.check_room()?;
-        if let Some(row) = &self.row {
+        if let Some(row) = &self.log.row {
             let at = self.log.head();
             if at + needed <= row.end {
                 return Ok(RowPlace { fresh: None, at });
@@ -97,7 +97,7 @@ impl Source {
             None => self.log.grow(end - place.at),
             Some(row) => {
                 self.log.push(row.at, end - row.at);
-                self.row = Some(row);
+                self.log.row = Some(row);
                 self.counters.taken += 1;
             }
         }
@@ -115,7 +115,7 @@ impl Source {
     /// Completes the open row, because it is about to leave or something else follows it.
     #[inline]
     pub(super) fn close_row(&mut self) {
-        if let Some(row) = self.row.take() {
+        if let Some(row) = self.log.row.take() {
             self.seal_row(&row);
         }
     }

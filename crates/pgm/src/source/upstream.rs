@@ -94,7 +94,7 @@ impl Source {
         if verify_checksum(tpdu) == ChecksumState::Bad {
             return Err(DropReason::BadChecksum);
         }
-        if matches!(self.closing, Closing::Over) {
+        if matches!(self.ending.stage, Closing::Over) {
             return Err(DropReason::Ended);
         }
         match packet.body() {
@@ -136,7 +136,7 @@ impl Source {
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), DropReason> {
-        if self.reset.is_some_and(|reset| reset.is_deaf) {
+        if self.ending.reset.is_some_and(|reset| reset.is_deaf) {
             return Err(DropReason::Ended);
         }
         let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];

@@ -1,0 +1,38 @@
+//! How a session ends: closed or broken off, and how far that is.
+
+use base::Instant;
+use wire::pgm::Rst;
+
+/// How the session ends.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) stage: Closing,
+    /// What SPMs say after an abort.
+    pub(super) reset: Option<Rst>,
+}
+
+/// The phases of a session's end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Closing {
+    /// The source takes data.
+    Open,
+    /// The source takes no more data; some data is unsent.
+    Sending {
+        /// The source answers NAKs at least until this time, however short `linger` is.
+        at_least: Instant,
+    },
+    /// Everything was sent, and the source answers NAKs; SPMs carry OPT_FIN. After an abort, SPMs
+    /// carry OPT_RST, and the abort says whether NAKs are answered.
+    Finished {
+        /// When the source falls silent.
+        until: Instant,
+    },
+    /// The source is silent.
+    Over,
+}
+
+impl Closing {
+    pub(super) const SENDING: Self = Self::Sending {
+        at_least: Instant::ZERO,
+    };
+}
