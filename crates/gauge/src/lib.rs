@@ -18,22 +18,22 @@
 //!
 //! # How they work
 //!
-//! `towline rtt` is followed from end to end in `ARCHITECTURE.md`. The others:
+//! `towline rtt` is followed from end to end in `ARCHITECTURE.md`. Five others:
 //!
 //! - `towline udp`: `udp/sweep.rs` tells the server of each trial over TCP, `udp/sender.rs` sends
 //!   it at the load that `measure::sweep::RateSearch` asks for next, `udp/receiver.rs` counts it,
 //!   and both ends read their kernels' counters before and after (`udp/counters.rs`).
-//!   `report::Losses` splits what is missing by cause; `udp/picture.rs` draws it through
+//!   `udp::report::Losses` splits what is missing by cause; `udp/picture.rs` draws it through
 //!   `measure::plot::sizes`.
 //! - `towline tcp watch`: `sys::netlink::TcpSocket` lists all connections with `sys::TcpInfo`,
 //!   `net::TcpShares` is a pure function from two looks to shares of the time, and
-//!   `gauge::tcp::Watch` joins them with their processes.
+//!   [`tcp::Watch`] joins them with their processes.
 //! - `towline mtu`: `mtu.rs` sends packets that must not be fragmented and halves between what
 //!   arrived and what did not. A router's word (the socket's error queue,
 //!   `sys::stamp::receive_report`) only says what to try next; an arrival refutes it.
 //! - `towline reach`: `reach/talk.rs` (`measure::Beacon` between the hosts that take part),
-//!   `frames.rs` (frames as they enter) and `host.rs` (routes, filters, IGMP) gather `Facts`;
-//!   `verdict::judge` is a pure function from them to findings, each with its fix.
+//!   `reach/frames.rs` (frames as they enter) and `reach/host.rs` (routes, filters, IGMP) gather
+//!   `Facts`; `reach/verdict.rs` is a pure function from them to findings, each with its fix.
 //! - `towline clock`: `clock.rs` reads clock sources, PTP devices (`sys::phc`) and the kernel's
 //!   clock discipline (`sys::discipline`); `clock/keeper.rs` asks the daemons. `clock/between.rs`
 //!   exchanges times with a reflector (`rtt/clock_exchange.rs`, `measure::ClockWord`);

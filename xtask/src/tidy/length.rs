@@ -5,11 +5,11 @@
 //! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do
 //! not count towards its length.
 //!
-//! A struct with many fields hides states: it wants to be an enum, or several structs. Plain
-//! records are exempt: what is written as JSON, the arguments of a command, and structs of the
-//! kernel.
+//! A struct with many fields often hides states: an enum, or several structs, would show them. The
+//! rule is for structs at the top level of a file. Plain records are exempt: counters, what is
+//! written as JSON, the arguments of a command, and structs of the kernel.
 
-use super::{Finding, Source};
+use super::{Finding, Source, source::has_extension};
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let test_modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
@@ -25,7 +25,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             let text = format!("{counted} lines ({all} with tests); {what} has fewer than {end}");
             findings.push(Finding::new("file-length", &source.path, &text).sized(counted));
         }
-        if !is_test(&source.path, &test_modules) {
+        if has_extension(&source.path, "rs") && !is_test(&source.path, &test_modules) {
             check_structs(source, findings);
         }
     }
@@ -38,8 +38,9 @@ fn check_structs(source: &Source, findings: &mut Vec<Finding>) {
             continue;
         };
         let above = lines[..at].iter().rev();
-        let mut above = above.take_while(|line| line.starts_with("#[") || line.starts_with("//"));
-        let is_record = above.any(|line| RECORDS.iter().any(|word| line.contains(word)));
+        let mut above = above.take_while(|line| !line.is_empty() && **line != "}");
+        let is_record = above
+            .any(|line| !line.starts_with("//") && RECORDS.iter().any(|word| line.contains(word)));
         let body = lines[at + 1..].iter().take_while(|line| **line != "}");
         let count = body.filter(|line| is_field(line)).count();
         if count > FIELDS_MAX && !is_record {
@@ -52,10 +53,13 @@ fn check_structs(source: &Source, findings: &mut Vec<Finding>) {
 
 /// Returns the name of the struct with named fields whose definition begins in this line.
 fn struct_name(line: &str) -> Option<&str> {
-    let head = line.strip_suffix(" {")?;
-    let (before, name) = head.split_once("struct ")?;
+    let (before, rest) = line.split_once("struct ")?;
     let is_first = before.is_empty() || before.starts_with("pub");
-    is_first.then(|| name.split('<').next().unwrap_or(name))
+    let is_named = is_first && !line.ends_with([';', '}']);
+    let name = rest
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next();
+    name.filter(|name| is_named && !name.is_empty())
 }
 
 /// Returns true for a line that begins a field, as rustfmt writes it.
@@ -63,11 +67,12 @@ fn is_field(line: &str) -> bool {
     let Some(field) = line.strip_prefix("    ") else {
         return false;
     };
-    let field = match field.strip_prefix("pub") {
-        Some(rest) => rest.split_once(' ').map_or("", |(_, name)| name),
-        None => field,
+    let field = match field.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ").map_or("", |(_, field)| field),
+        None => field.strip_prefix("pub ").unwrap_or(field),
     };
-    let name = field.split_once(": ").map_or("", |(name, _)| name);
+    let name = field.split_once(':').map_or("", |(name, _)| name);
+    let name = name.strip_prefix("r#").unwrap_or(name);
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     !name.is_empty() && name.chars().all(is_letter)
 }
@@ -163,20 +168,37 @@ mod tests {
         ];
         assert_eq!(paths, expected);
     }
+
     #[test]
     fn structs_with_many_fields_are_named_except_records() {
         let fields = |count: usize| -> String {
+            let forms = ["pub(super) ", "pub(in crate::a) ", "pub ", "pub", ""];
             (0..count)
-                .map(|number| format!("    /// One.\n    pub(super) f{number}: u8,\n"))
+                .map(|at| format!("    /// One.\n    {}f{at}: u8,\n", forms[at % forms.len()]))
                 .collect()
         };
-        let text = format!(
-            "struct Small {{\n{}}}\n#[derive(Debug)]\npub struct Large<T> {{\n{}}}\n\
-             #[derive(Serialize)]\n/// A report.\npub(crate) struct Report {{\n{}}}\n",
-            fields(20),
-            fields(21),
-            fields(30)
-        );
+        let text = [
+            format!("struct Small {{\n{}}}\n", fields(20)),
+            format!(
+                "#[derive(Debug)]\npub struct Large<T> {{\n{}}}\n",
+                fields(21)
+            ),
+            format!(
+                "/// Args.\nstruct Wide<T>\nwhere\n    T: A,\n{{\n{}}}\n",
+                fields(21)
+            ),
+            format!(
+                "#[derive(Args)]\n#[command(\n    a\n)]\nstruct Asked {{\n{}}}\n",
+                fields(30)
+            ),
+            format!(
+                "#[derive(Serialize)]\n/// A.\nstruct Report {{\n{}}}\n",
+                fields(30)
+            ),
+            format!("#[repr(C)]\nstruct Given {{\n{}}}\n", fields(30)),
+            "struct Pair(u8, u8);\nstruct None {}\n".to_owned(),
+        ]
+        .concat();
         let mut findings = Vec::new();
         let sources = [
             source("a/src/plain.rs", &text),
@@ -187,6 +209,9 @@ mod tests {
             .iter()
             .map(|found| (found.path.as_str(), found.what.as_str()))
             .collect();
-        assert_eq!(found, [("a/src/plain.rs", "Large")]);
+        assert_eq!(
+            found,
+            [("a/src/plain.rs", "Large"), ("a/src/plain.rs", "Wide")]
+        );
     }
 }

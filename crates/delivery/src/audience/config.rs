@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::parameters::{
-    DROP_AFTER, GREETING_TIMEOUT, HISTORY_MAX, LOOK_INTERVAL, MESSAGE_REPORT_INTERVAL,
-    RECEIVERS_MAX, STALL_TIMEOUT,
+    DROP_AFTER, HISTORY_MAX, LOOK_INTERVAL, MESSAGE_REPORT_INTERVAL, RECEIVERS_MAX, STALL_TIMEOUT,
 };
 use crate::{Admission, Key, RateConfig};
 
@@ -54,8 +53,6 @@ pub struct AudienceConfig {
     /// [`Policy::Wait`], [`DROP_AFTER`] under [`Policy::Drop`], and no limit under
     /// [`Policy::Lose`].
     pub stall_timeout: Option<Duration>,
-    /// The longest time from connection to greeting.
-    pub greeting_timeout: Duration,
     /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
     /// A receiver that has moved by this many positions need not wait for the report interval. With
@@ -80,7 +77,6 @@ impl AudienceConfig {
             expected: 0,
             receivers_max: RECEIVERS_MAX,
             stall_timeout: None,
-            greeting_timeout: GREETING_TIMEOUT,
             report_interval: MESSAGE_REPORT_INTERVAL,
             report_sqns: 0,
             rate: None,

@@ -104,7 +104,7 @@ impl Audience {
     #[must_use]
     pub fn new(config: AudienceConfig) -> Self {
         let max = config.receivers_max;
-        let listener = Listener::new(config.session_id, max, config.greeting_timeout)
+        let listener = Listener::new(config.session_id, max)
             .with_key(config.key.clone())
             .with_admission(config.admission.clone());
         Self {

@@ -61,7 +61,8 @@ impl Seats {
         known.map_or(self.joined, |seat| seat.slot)
     }
 
-    /// Notes that a receiver of this name is here.
+    /// Notes that a receiver of this name is here. Slots below `expected` belong to expected
+    /// receivers.
     pub(super) fn take(&mut self, name: &str, slot: u32, expected: u32) {
         if let Some(seat) = self.by_name.get_mut(name) {
             seat.standing = Standing::Here;
@@ -108,15 +109,15 @@ impl Seats {
         }
     }
 
-    /// Makes sure that a further name can be remembered, of at most `names_max`. Returns whether a
-    /// name was forgotten for that; `None` when every remembered name is here or expected.
-    fn make_room(&mut self, name: &str, names_max: usize) -> Option<bool> {
+    /// Makes sure that `name` can be remembered, of at most `names_max` names. Returns true
+    /// when it forgot a name for that, and refuses when every remembered name is here or expected.
+    fn make_room(&mut self, name: &str, names_max: usize) -> Result<bool, Refusal> {
         if self.by_name.contains_key(name) || self.by_name.len() < names_max {
-            return Some(false);
+            return Ok(false);
         }
-        let (_, forgotten) = self.gone.pop_first()?;
+        let (_, forgotten) = self.gone.pop_first().ok_or(Refusal::Full)?;
         self.by_name.remove(&forgotten);
-        Some(true)
+        Ok(true)
     }
 }
 
@@ -161,8 +162,8 @@ impl Audience {
             return Err(Refusal::Full);
         }
         let names_max = self.config.names_max();
-        let has_forgotten = self.seats.make_room(hello.name, names_max);
-        self.counters.names_forgotten += u64::from(has_forgotten.ok_or(Refusal::Full)?);
+        let has_forgotten = self.seats.make_room(hello.name, names_max)?;
+        self.counters.names_forgotten += u64::from(has_forgotten);
         Ok(())
     }
 

@@ -720,9 +720,7 @@ mod tests {
     fn an_open_connection_gives_way_only_to_one_that_has_shown_the_key() {
         let [key, other] = [b"secret", b"wrongs"].map(|it| Key::derive(it, portable));
         let now = Instant::from_nanos(9);
-        let listener = |key: &Key| {
-            Listener::new(SESSION, 4, Duration::from_secs(5)).with_key(Some(key.clone()))
-        };
+        let listener = |key: &Key| Listener::new(SESSION, 4).with_key(Some(key.clone()));
         let (mut caller, mut genuine) = (caller(&key), listener(&key));
         let mut call = Caller::expect(now, (PEER.into(), SESSION), 0);
         let [first, forged, second] = [LinkId(1), LinkId(2), LinkId(3)];
@@ -756,7 +754,7 @@ mod tests {
             seed: 2,
             key: None,
         });
-        let mut listener = Listener::new(SESSION, 4, Duration::from_secs(5));
+        let mut listener = Listener::new(SESSION, 4);
         let mut call = Caller::expect(now, (PEER.into(), SESSION), 0);
         caller.answer(now, &mut call, LinkId(1), dialled(LinkId(1)));
         let _last = greet(&mut caller, &mut call, &mut listener, LinkId(1));

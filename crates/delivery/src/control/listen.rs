@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    time::Duration,
 };
 
 use base::{Instant, LinkId};
@@ -19,7 +18,7 @@ use wire::object::{
 
 use crate::{
     Admission,
-    parameters::{GREETINGS_MAX, WAIT_PATIENCE},
+    parameters::{GREETING_TIMEOUT, GREETINGS_MAX, WAIT_PATIENCE},
 };
 
 use super::{
@@ -36,8 +35,6 @@ pub(crate) struct Listener {
     key: Option<Key>,
     /// The hosts whose connections are taken; `None` for all hosts.
     admission: Option<Admission>,
-    /// The longest time from connection to greeting.
-    greeting_timeout: Duration,
     /// The most connections that are served at once.
     links_max: usize,
     pub(crate) links: Links,
@@ -90,12 +87,11 @@ pub(crate) enum Word<'d> {
 }
 
 impl Listener {
-    pub(crate) fn new(session_id: u64, receivers_max: u32, greeting_timeout: Duration) -> Self {
+    pub(crate) fn new(session_id: u64, receivers_max: u32) -> Self {
         Self {
             session_id,
             key: None,
             admission: None,
-            greeting_timeout,
             links_max: (receivers_max as usize).saturating_add(GREETINGS_MAX as usize),
             links: Links::default(),
             greeting: BTreeMap::new(),
@@ -142,7 +138,7 @@ impl Listener {
             () => {
                 let fresh = Greeting {
                     peer,
-                    deadline: now + self.greeting_timeout,
+                    deadline: now + GREETING_TIMEOUT,
                     is_challenged: false,
                     is_invited: false,
                 };
@@ -166,7 +162,7 @@ impl Listener {
         debug_assert!(is_queued, "a fresh link has room for an invitation");
         let fresh = Greeting {
             peer,
-            deadline: now + self.greeting_timeout,
+            deadline: now + GREETING_TIMEOUT,
             is_challenged: false,
             is_invited: true,
         };
@@ -318,7 +314,7 @@ impl Listener {
                 self.links.protect(link, protection);
                 // A peer that has waited its turn has as long as any other from here on.
                 let greeting = Greeting {
-                    deadline: now + self.greeting_timeout,
+                    deadline: now + GREETING_TIMEOUT,
                     is_challenged: true,
                     ..greeting
                 };
@@ -421,7 +417,7 @@ mod tests {
     #[test]
     fn idle_connections_of_one_host_keep_nobody_out() {
         over_ipv4_and_ipv6(|| {
-            let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+            let mut listener = Listener::new(1, 4);
             let idle = 2 * listener.links_max as u32;
             for number in 0..idle {
                 let accepted = listener.accept(at(number.into()), LinkId(number), peer(66), false);
@@ -446,7 +442,7 @@ mod tests {
     fn a_host_that_is_not_admitted_takes_no_place() {
         over_ipv4_and_ipv6(|| {
             let admission = Admission::new(|host| host == peer(1).ip());
-            let listener = Listener::new(1, 4, Duration::from_secs(5));
+            let listener = Listener::new(1, 4);
             let mut listener = listener.with_admission(Some(admission));
             for number in 0..100 {
                 let accepted = listener.accept(at(0), LinkId(number), peer(2), false);
@@ -466,7 +462,7 @@ mod tests {
             decoder.push(&bytes);
             matches!(listener.next(now, link, &mut decoder), Word::Waits)
         };
-        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let mut listener = Listener::new(1, 4);
         for (link, is_dialled) in [(LinkId(1), true), (LinkId(2), true), (LinkId(3), false)] {
             match is_dialled {
                 true => {
@@ -497,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_message_that_may_be_skipped_does_not_end_a_greeting() {
-        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let mut listener = Listener::new(1, 4);
         let says = |listener: &mut Listener, link, is_critical| {
             assert_eq!(listener.accept(at(0), link, peer(1), false), Ok(()));
             let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(64));
@@ -514,7 +510,7 @@ mod tests {
     #[test]
     fn who_was_told_to_wait_has_as_long_for_the_key_as_others() {
         let key = Key::derive(b"secret", protection::portable);
-        let mut listener = Listener::new(1, 4, Duration::from_secs(5)).with_key(Some(key));
+        let mut listener = Listener::new(1, 4).with_key(Some(key));
         let link = LinkId(1);
         listener.links.insert(link);
         listener.invite(at(0), link, peer(1), 1);
@@ -540,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_host_with_many_addresses_cuts_off_its_own_network_first() {
-        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let mut listener = Listener::new(1, 4);
         let address = |network: u64, host: u32| -> SocketAddr {
             let address = (0xfd00_u128 << 112) | (u128::from(network) << 64) | u128::from(host);
             (std::net::Ipv6Addr::from_bits(address), 4000).into()

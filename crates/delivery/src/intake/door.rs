@@ -37,7 +37,7 @@ use wire::{
 use super::{Intake, Sender, State, Transfer, Transfers, admission::Place, line::Line};
 use crate::{
     control::{Listener, Seat, features},
-    parameters::{GREETING_TIMEOUT, SENDERS_LOOK_INTERVAL},
+    parameters::SENDERS_LOOK_INTERVAL,
 };
 
 /// The connections that belong to no transfer.
@@ -53,7 +53,7 @@ impl Door {
         let waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
         Self {
             // A door serves no session of its own, so the session's number means nothing.
-            listener: Listener::new(0, waiting_max, GREETING_TIMEOUT),
+            listener: Listener::new(0, waiting_max),
             line: Line::new(waiting_max as usize),
         }
     }

@@ -37,7 +37,7 @@ use wire::{
     object::{BlockHeader, ErrorCode, ObjectId},
 };
 
-use crate::parameters::{DISK_PATIENCE, GREETING_TIMEOUT, HOLD_PATIENCE, SENDER_TICK};
+use crate::parameters::{DISK_PATIENCE, HOLD_PATIENCE, SENDER_TICK};
 use crate::{
     Content, Hash, HostCounts, LinkCommand, Manifest, RateControl, RateLimit, SourceState,
     Steering,
@@ -212,7 +212,7 @@ impl<C: Content> TransferSender<C> {
             invitations,
             window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
-            listener: Listener::new(config.session_id, config.receivers_max, GREETING_TIMEOUT)
+            listener: Listener::new(config.session_id, config.receivers_max)
                 .with_key(config.key.clone())
                 .with_admission(config.admission.clone()),
             members: Vec::new(),

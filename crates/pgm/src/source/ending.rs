@@ -1,4 +1,4 @@
-//! How a session ends: closed or broken off, and how far that is.
+//! How a session ends: whether it is closed or broken off, and how far the end has come.
 
 use base::Instant;
 use wire::pgm::Rst;
@@ -6,7 +6,7 @@ use wire::pgm::Rst;
 /// How the session ends.
 #[derive(Debug)]
 pub(super) struct Ending {
-    pub(super) stage: Closing,
+    pub(super) closing: Closing,
     /// What SPMs say after an abort.
     pub(super) reset: Option<Rst>,
 }

@@ -165,6 +165,7 @@ impl TransmitLog {
     pub(super) const fn discard_unsent(&mut self) {
         self.lead = self.unsent;
         self.unsent_bytes = 0;
+        self.row = None;
     }
 
     /// Returns the unsent packets that can leave as one run: back to back and of equal length,

@@ -226,7 +226,7 @@ impl Source {
             },
             limits,
             ending: Ending {
-                stage: Closing::Open,
+                closing: Closing::Open,
                 reset: None,
             },
             now,
@@ -315,7 +315,7 @@ impl Source {
 
     /// Returns the time when the cork lets waiting data leave: at once while the session closes.
     fn cork_due(&self) -> Instant {
-        if !matches!(self.ending.stage, Closing::Open) {
+        if !matches!(self.ending.closing, Closing::Open) {
             return Instant::ZERO;
         }
         let (unsent, lead) = (self.log.unsent(), self.log.lead());
@@ -340,8 +340,8 @@ impl Source {
     /// **Spec**: RFC 3208 section 9.7.2.
     pub fn close(&mut self, now: Instant) {
         self.tell_time(now);
-        if matches!(self.ending.stage, Closing::Open) {
-            self.ending.stage = Closing::SENDING;
+        if matches!(self.ending.closing, Closing::Open) {
+            self.ending.closing = Closing::SENDING;
         }
         self.advance_closing(now);
     }
@@ -353,7 +353,6 @@ impl Source {
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
         self.tell_time(now);
-        self.log.row = None;
         self.log.discard_unsent();
         self.ending.reset = Some(Rst {
             is_deaf: !repairs,
@@ -363,8 +362,8 @@ impl Source {
             self.repairs.clear();
             self.parity.iter_mut().for_each(|parity| parity.clear());
         }
-        match self.ending.stage {
-            Closing::Open => self.ending.stage = Closing::SENDING,
+        match self.ending.closing {
+            Closing::Open => self.ending.closing = Closing::SENDING,
             // SPMs have announced a normal end, so the correction must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
             Closing::Sending { .. } | Closing::Over => {}
@@ -375,7 +374,7 @@ impl Source {
     /// Makes a closed source fall silent no later than `linger` after `now`: the owner knows that
     /// no receiver is left to ask for repairs. Does nothing while data is unsent.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
-        if let Closing::Finished { until } = &mut self.ending.stage {
+        if let Closing::Finished { until } = &mut self.ending.closing {
             *until = (*until).min(now + linger);
         }
     }
@@ -384,7 +383,7 @@ impl Source {
     /// still lacks something. Does nothing before [`Source::close`], or when the source is over.
     pub fn extend_linger(&mut self, until: Instant) {
         if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
-            &mut self.ending.stage
+            &mut self.ending.closing
         {
             *end = until.max(*end);
         }
@@ -402,7 +401,7 @@ impl Source {
     /// not for a time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let end = match self.ending.stage {
+        let end = match self.ending.closing {
             Closing::Over => return None,
             Closing::Finished { until } => Some(until),
             Closing::Open | Closing::Sending { .. } => None,
@@ -465,13 +464,13 @@ impl Source {
     /// nothing more.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.ending.stage, Closing::Over)
+        matches!(self.ending.closing, Closing::Over)
     }
 
     /// Returns whether more data will follow. SPMs announce this, too.
     #[must_use]
     pub const fn phase(&self) -> StreamPhase {
-        match (&self.ending.reset, &self.ending.stage) {
+        match (&self.ending.reset, &self.ending.closing) {
             (Some(_), _) => StreamPhase::BrokenOff,
             (None, Closing::Finished { .. } | Closing::Over) => StreamPhase::Ended,
             (None, Closing::Open | Closing::Sending { .. }) => StreamPhase::Open,
@@ -481,7 +480,7 @@ impl Source {
     /// Returns true once [`Source::close`] or [`Source::abort`] was called.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        !matches!(self.ending.stage, Closing::Open)
+        !matches!(self.ending.closing, Closing::Open)
     }
 
     /// Returns the longest message that fits one packet, in bytes.
@@ -600,16 +599,16 @@ impl Source {
     }
 
     fn advance_closing(&mut self, now: Instant) {
-        match self.ending.stage {
+        match self.ending.closing {
             Closing::Sending { at_least } if self.log.unsent() == self.log.lead() => {
                 let until = at_least.max(now + self.config.linger());
-                self.ending.stage = Closing::Finished { until };
+                self.ending.closing = Closing::Finished { until };
                 if let (Some(parity), None) = (&mut self.parity, self.ending.reset) {
                     parity.end(self.log.trail(), self.log.lead());
                 }
                 self.spm.quicken(now, self.config.linger());
             }
-            Closing::Finished { until } if now >= until => self.ending.stage = Closing::Over,
+            Closing::Finished { until } if now >= until => self.ending.closing = Closing::Over,
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ impl Source {
         self.polling.advance(now);
         self.advance_closing(now);
         self.out.pending = Pending::None;
-        if matches!(self.ending.stage, Closing::Over) || !self.pacers.all.is_ready(now) {
+        if matches!(self.ending.closing, Closing::Over) || !self.pacers.all.is_ready(now) {
             return None;
         }
         let limit = Budget {
@@ -184,7 +184,7 @@ impl Source {
         if self.config.send_join() {
             add(PgmOption::Join(Join { min: trail }));
         }
-        match (self.ending.reset, self.ending.stage) {
+        match (self.ending.reset, self.ending.closing) {
             (Some(reset), _) => add(PgmOption::Rst(reset)),
             (None, Closing::Finished { .. }) => add(PgmOption::Fin),
             (None, _) => {}

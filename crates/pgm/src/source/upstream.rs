@@ -94,7 +94,7 @@ impl Source {
         if verify_checksum(tpdu) == ChecksumState::Bad {
             return Err(DropReason::BadChecksum);
         }
-        if matches!(self.ending.stage, Closing::Over) {
+        if matches!(self.ending.closing, Closing::Over) {
             return Err(DropReason::Ended);
         }
         match packet.body() {

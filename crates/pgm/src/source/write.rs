@@ -184,7 +184,7 @@ impl Source {
     /// backlog would take the place of sent packets from which repairs are made.
     #[inline]
     pub(super) fn check_room(&mut self) -> Result<(), Full> {
-        if !matches!(self.ending.stage, Closing::Open) {
+        if !matches!(self.ending.closing, Closing::Open) {
             return Err(Full::Closed);
         }
         let waiting = self.log.lead() - self.log.unsent();
