@@ -23,9 +23,7 @@ use crate::Error;
 pub(super) struct Pgm {
     publisher: Publisher,
     subscriber: Subscriber,
-    /// When the publisher had its last turn.
-    turned_ns: u64,
-    /// Receive calls since that turn.
+    /// Receive calls since the last turn that this carrier gave the publisher.
     receives: u32,
 }
 
@@ -54,7 +52,6 @@ impl Pgm {
         Ok(Self {
             subscriber: Subscriber::open(&session(from)?)?,
             publisher: Publisher::builder(session(to)?).open()?,
-            turned_ns: 0,
             receives: 0,
         })
     }
@@ -67,13 +64,11 @@ impl Pgm {
         snapshot
     }
 
-    /// Gives the publisher a turn when the last one was at least `interval_ns` ago.
-    fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
-        let now = sys::clock::monotonic().as_nanos();
-        if now < self.turned_ns + interval_ns {
+    /// Gives the publisher a turn when its last one was at least `interval` ago.
+    fn turn_after(&mut self, interval: Duration) -> io::Result<()> {
+        if self.subscriber.now().since(self.publisher.turned_at()) < interval {
             return Ok(());
         }
-        self.turned_ns = now;
         self.receives = 0;
         self.publisher.turn().map(drop).map_err(io::Error::other)
     }
@@ -82,10 +77,8 @@ impl Pgm {
 impl Carrier for Pgm {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let status = self.publisher.try_send(message).map_err(io::Error::other)?;
-        // A message leaves at once, without waiting for a fuller run; NAKs are handled in the
-        // turns.
+        // A message leaves at once, without waiting for a fuller run.
         self.publisher.send_ready();
-        self.turn_after(NAKS_NS)?;
         match status {
             SendStatus::Taken => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
@@ -96,7 +89,7 @@ impl Carrier for Pgm {
         // Reading the clock at each receive would delay a spinning thread.
         self.receives += 1;
         if self.receives >= RECEIVES_PER_TURN {
-            self.turn_after(0)?;
+            self.turn_after(Duration::ZERO)?;
         }
         match self.subscriber.try_recv().map_err(io::Error::other)? {
             Ok(Received::Message { data: bytes, .. }) => {
@@ -111,8 +104,8 @@ impl Carrier for Pgm {
     }
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
-        let limit = limit.min(Duration::from_nanos(TURN_NS));
-        self.turn_after(NAKS_NS)?;
+        let limit = limit.min(TURN_INTERVAL);
+        self.turn_after(NAKS_INTERVAL)?;
         let until = self.subscriber.now() + limit;
         self.subscriber.wait(Some(until));
         Ok(())
@@ -174,13 +167,13 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// The most nanoseconds that a sleeping thread leaves the publisher without a turn: long enough for
-/// the subscriber to sleep in its socket. In a thread that spins, the publisher gets a turn after
+/// The longest time that a sleeping thread leaves the publisher without a turn: long enough for the
+/// subscriber to sleep in its socket. In a thread that spins, the publisher gets a turn after
 /// `RECEIVES_PER_TURN` receive calls.
-const TURN_NS: u64 = 10_000_000;
+const TURN_INTERVAL: Duration = Duration::from_millis(10);
 const RECEIVES_PER_TURN: u32 = 256;
-/// Nanoseconds between two looks of the publisher at NAKs while messages come and go.
-const NAKS_NS: u64 = 200_000;
+/// The time between two looks of the publisher at NAKs while messages come and go.
+const NAKS_INTERVAL: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
