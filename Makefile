@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 demo: ## the main job, whole, on this machine: a tree to 3 receivers under 5 % loss
 	@scripts/setup.sh rust
-	cargo run --release --locked --package towline-cli --bin towline -- demo $(ARGS)
+	cargo run --profile demo --locked --package towline-cli --bin towline -- demo $(ARGS)
 
 test: ## all that continuous integration runs, or ARGS of cargo test; the last line counts
 	@scripts/setup.sh rust tests checks
