@@ -1,7 +1,8 @@
 //! Compares the present program with an older build, to show what a change costs or gains.
 //!
-//! More is better in every figure, so a ratio below 1 is always a loss. The row "now (again)"
-//! compares the program with itself, which shows the noise.
+//! More is better in every figure, so a ratio below 1 is always a loss. Each pair runs both
+//! programs twice, and counts the means. The row "now (again)" compares the two runs of the
+//! present program, which shows the noise of single runs.
 
 use std::path::Path;
 
@@ -72,19 +73,15 @@ fn rows(
     measure: &dyn Fn() -> Result<Figures, String>,
 ) -> Result<String, String> {
     let older = || program::standing_in(before, measure);
-    let peers: [(&str, Run<'_>); 3] = [
-        ("now", Box::new(measure)),
-        ("before", Box::new(older)),
-        ("now (again)", Box::new(measure)),
-    ];
-    let turns = Turns::take(what, pairs, &peers)?;
+    let peers: [(&str, Run<'_>); 2] = [("now", Box::new(measure)), ("before", Box::new(older))];
+    let [beside, noise] = Turns::mirrored(what, pairs, &peers)?;
     let row = |row: crate::turns::Row<'_>| {
         let [first, second] = row.figures;
         let ratios = format!("{:.3}, {:.3}", row.ratios[0], row.ratios[1]);
         let name = row.name;
         format!("{what:<36} {name:<12} {first:>14.1} {second:>14.1} {ratios:>18}\n")
     };
-    Ok(turns.rows().map(row).collect())
+    Ok(beside.rows().chain(noise.rows().skip(1)).map(row).collect())
 }
 
 /// Returns the rate, and the payload megabytes for each second of processor time.

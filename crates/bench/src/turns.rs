@@ -55,6 +55,55 @@ impl Turns {
         Ok(Self { rows })
     }
 
+    /// Runs `ours` and `theirs` twice in each pair: ours, theirs, theirs, ours, and in every second
+    /// pair the other way round. So a machine that grows slower or faster during a pair favours
+    /// neither. Returns the means of both runs, pair by pair, and beside them the first run of ours
+    /// with the second, which shows the noise of single runs.
+    pub(crate) fn mirrored(
+        what: &str,
+        pairs: usize,
+        peers: &[(&str, Run<'_>); 2],
+    ) -> Result<[Self; 2], String> {
+        let mut runs = [Vec::new(), Vec::new()];
+        for pair in 1..=pairs {
+            let mut both = [Vec::new(), Vec::new()];
+            for turn in [0, 1, 1, 0] {
+                let which = (pair + 1 + turn) % 2;
+                let (name, run) = &peers[which];
+                let one = undisturbed(what, name, run)?;
+                eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
+                both[which].push(one);
+            }
+            for (all, two) in runs.iter_mut().zip(both) {
+                all.push([two[0], two[1]]);
+            }
+        }
+        Ok(Self::from_twice(peers.each_ref().map(|peer| peer.0), &runs))
+    }
+
+    /// Makes of two runs for each peer and pair what [`mirrored`](Self::mirrored) returns.
+    fn from_twice(names: [&str; 2], runs: &[Vec<[Figures; 2]>; 2]) -> [Self; 2] {
+        let mean = |two: &[Figures; 2]| [0, 1].map(|which| (two[0][which] + two[1][which]) / 2.0);
+        let means = |nth: usize| {
+            let all = runs[nth].iter().map(mean).collect();
+            (names[nth].to_owned(), all)
+        };
+        let single = |nth: usize, name: &str| {
+            let all = runs[0].iter().map(|two| two[nth]).collect();
+            (name.to_owned(), all)
+        };
+        let beside = Self {
+            rows: vec![means(0), means(1)],
+        };
+        let noise = Self {
+            rows: vec![
+                single(0, names[0]),
+                single(1, &format!("{} (again)", names[0])),
+            ],
+        };
+        [beside, noise]
+    }
+
     /// Writes every run under `title`, with its two figures named `columns`.
     pub(crate) fn keep(&self, title: &str, columns: [&str; 2]) -> Result<(), String> {
         let rows: Vec<record::Row> = self
@@ -119,5 +168,32 @@ mod tests {
         let peer = turns.rows().nth(1).unwrap();
         assert_eq!((peer.name, peer.figures), ("peer", [5.0, 1.0]));
         assert_eq!(peer.ratios, [3.0, 1.0]);
+    }
+
+    #[test]
+    fn who_runs_twice_in_a_pair_counts_by_the_mean() {
+        let ours = vec![[[4.0, 1.0], [2.0, 3.0]]];
+        let theirs = vec![[[1.0, 2.0], [2.0, 2.0]]];
+        let [beside, noise] = Turns::from_twice(["now", "before"], &[ours, theirs]);
+        assert_eq!(beside.rows().nth(1).unwrap().ratios, [2.0, 1.0]);
+        let again = noise.rows().nth(1).unwrap();
+        assert_eq!(
+            (again.name, again.ratios),
+            ("now (again)", [2.0, 1.0 / 3.0])
+        );
+    }
+
+    #[test]
+    fn mirrored_runs_lie_around_each_other() {
+        let order = std::cell::RefCell::new(String::new());
+        let run = |name: char| {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(name);
+                Ok([1.0; 2])
+            }) as Run<'_>
+        };
+        Turns::mirrored("a test", 2, &[("now", run('n')), ("before", run('b'))]).unwrap();
+        assert_eq!(*order.borrow(), "nbbnbnnb");
     }
 }
