@@ -64,11 +64,8 @@ impl Pgm {
         snapshot
     }
 
-    /// Gives the publisher a turn when its last one was at least `interval` ago.
-    fn turn_after(&mut self, interval: Duration) -> io::Result<()> {
-        if self.subscriber.now().since(self.publisher.turned_at()) < interval {
-            return Ok(());
-        }
+    /// Gives the publisher a turn.
+    fn turn(&mut self) -> io::Result<()> {
         self.receives = 0;
         self.publisher.turn().map(drop).map_err(io::Error::other)
     }
@@ -89,7 +86,7 @@ impl Carrier for Pgm {
         // Reading the clock at each receive would delay a spinning thread.
         self.receives += 1;
         if self.receives >= RECEIVES_PER_TURN {
-            self.turn_after(Duration::ZERO)?;
+            self.turn()?;
         }
         match self.subscriber.try_recv().map_err(io::Error::other)? {
             Ok(Received::Message { data: bytes, .. }) => {
@@ -105,9 +102,11 @@ impl Carrier for Pgm {
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let limit = limit.min(TURN_INTERVAL);
-        self.turn_after(NAKS_INTERVAL)?;
-        let until = self.subscriber.now() + limit;
-        self.subscriber.wait(Some(until));
+        let now = self.subscriber.now();
+        if now.since(self.publisher.turned_at()) >= NAKS_INTERVAL {
+            self.turn()?;
+        }
+        self.subscriber.wait(Some(now + limit));
         Ok(())
     }
 
