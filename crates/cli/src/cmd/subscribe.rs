@@ -63,7 +63,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     ))
 }
 
-/// Says why the plan is not fulfilled; `None` when it is.
+/// Says why the command did not do what its flags asked for; `None` when it did.
 fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<String> {
     if end == End::Silence {
         return Some("no message came within --timeout".to_owned());
@@ -228,7 +228,8 @@ impl<'a> Printer<'a> {
             .map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// If more messages have come than `seen`, notes the present time as that of the last one.
+    /// If more messages have come than `seen`, notes the present time as the time of the last
+    /// message.
     fn look(&mut self, seen: u64) {
         if self.messages > seen {
             let now = Instant::now();
@@ -238,11 +239,7 @@ impl<'a> Printer<'a> {
 
     /// Passes on the messages that have gathered.
     fn pass_on(&mut self) -> Result<(), Failure> {
-        if self.writer.pass(&mut self.buffer) {
-            Ok(())
-        } else {
-            Err(Failure::PipeClosed)
-        }
+        self.writer.pass(&mut self.buffer)
     }
 
     fn finish(self) -> Result<(), Failure> {
