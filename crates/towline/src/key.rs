@@ -111,11 +111,17 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
         return Err(refused(&cause).advise(remedy).into());
     }
     let mut secret = Vec::new();
-    let limit = SECRET_BYTES_MAX as u64 + 1;
+    // The longest secret, a line end of up to two bytes, and one byte more: a file from which that
+    // many bytes can be read is too long.
+    let limit = SECRET_BYTES_MAX as u64 + 3;
     let read = file.by_ref().take(limit).read_to_end(&mut secret);
     read.map_err(|error| failed(&error))?;
+    let is_whole = (secret.len() as u64) < limit;
     // The last of 32 random bytes may look like a line end.
-    while secret.len() > SECRET_BYTES_MIN && matches!(secret.last(), Some(b'\n' | b'\r')) {
+    while is_whole
+        && secret.len() > SECRET_BYTES_MIN
+        && matches!(secret.last(), Some(b'\n' | b'\r'))
+    {
         secret.pop();
     }
     check_secret(&secret, &shown)?;
@@ -168,8 +174,8 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     )))
 }
 
-/// Returns true when the text is words with line ends or signs between them. The pieces between the
-/// signs of base64 are longer, or have digits.
+/// Returns true when the text is a list of words, separated by line ends or signs. Base64 is no
+/// such list: the pieces between its signs are longer than words, or have digits.
 fn is_list_of_words(text: &str) -> bool {
     let pieces = || {
         let all = text.split(|char: char| !char.is_alphanumeric());
@@ -266,6 +272,10 @@ mod tests {
         );
         let error = write(&[7; 5000], 0o600).expect_err("no key file");
         assert!(error.contains("32 to 4096"), "{error}");
+        let longest: Vec<u8> = (0..4096_u32).map(|n| ((n * 7) >> 3) as u8 | 1).collect();
+        assert!(write(&[&longest[..], b"\r\n"].concat(), 0o600).is_ok());
+        let error = write(&[&longest[..], b"\n\n\nmore"].concat(), 0o600).expect_err("longer");
+        assert!(error.contains("more than 4096 bytes"), "{error}");
         let error = write(&[b'a'; 64], 0o600).expect_err("guessed at once");
         assert!(error.contains("(1 in all)"), "{error}");
         let phrase = b"correct horse battery staple and more";
