@@ -1,4 +1,4 @@
-//! `tcp watch`, `tcp writes` and `tcp serve`.
+//! Plans of `tcp watch`, `tcp writes` and `tcp serve`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -110,7 +110,7 @@ impl TcpWritesPlan {
         let flags = if args.calls == 0 {
             "--calls"
         } else {
-            "--size, --writes"
+            "--size, --writes, --send-buffer"
         };
         checked.map_err(|error| Failure::usage(format!("{flags}: {error}")))?;
         Ok(plan)

@@ -95,8 +95,8 @@ impl Writes {
     /// Checks what is asked for.
     ///
     /// # Errors
-    /// When there would be no calls, or when a call would have no bytes, or more bytes than a
-    /// responder takes.
+    /// When there would be no calls; when a call would have no bytes, or more bytes than a
+    /// responder takes; when a send buffer is larger than SO_SNDBUF can say.
     pub fn check(&self) -> Result<(), Error> {
         let is_possible = |size: &usize| {
             let all = size.checked_mul(self.writes);
@@ -105,6 +105,12 @@ impl Writes {
         if self.calls == 0 {
             let text = "at least 1 call must be made";
             return Err(Error::Measurement(text.to_owned()));
+        }
+        let too_large = |bytes: &&usize| **bytes > SEND_BUFFER_BYTES_MAX;
+        if let Some(bytes) = self.send_buffers.iter().flatten().find(too_large) {
+            let text =
+                format!("a send buffer has at most {SEND_BUFFER_BYTES_MAX} bytes, and not {bytes}");
+            return Err(Error::Measurement(text));
         }
         let Some(size) = self.sizes.iter().find(|size| !is_possible(size)) else {
             return Ok(());
@@ -243,7 +249,32 @@ fn call(
     stream.read_exact(&mut [0])
 }
 
+/// The largest value of SO_SNDBUF, which is a signed number of 32 bits (socket(7)).
+const SEND_BUFFER_BYTES_MAX: usize = i32::MAX as usize;
 /// How long the connection to the responder may take, and then the responder's first answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The longest time that a call may take.
 const CALL_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_buffer_that_no_socket_takes_is_refused_before_anything_is_sent() {
+        let refusal = |bytes: usize| {
+            let writes = Writes {
+                server: ([127, 0, 0, 1], 9).into(),
+                sizes: vec![64],
+                writes: 2,
+                send_buffers: vec![None, Some(bytes)],
+                coalescing: vec![Coalescing::Nagle],
+                calls: 1,
+            };
+            writes.check().err().map(|error| error.to_string())
+        };
+        assert_eq!(refusal(SEND_BUFFER_BYTES_MAX), None);
+        let text = refusal(SEND_BUFFER_BYTES_MAX + 1).unwrap();
+        assert!(text.contains("at most 2147483647 bytes"), "{text}");
+    }
+}
