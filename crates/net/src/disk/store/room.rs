@@ -1,20 +1,22 @@
-//! Limits what transfers take of a disk: how much a directory may hold, and how much stays free.
+//! Limits the room that transfers take of a disk: how much a directory may hold, and how much stays
+//! free.
 //!
-//! A manifest alone takes no room. Room is bought as content arrives, in steps that grow with it:
+//! A manifest alone takes no room. To buy room is to count it against the limits before content is
+//! written to it. Room is bought as content arrives, in steps that grow with the content:
 //!
 //! ```text
 //!   arrived  ....      ........          ................
 //!   bought   1 MiB     2 x arrived + 1 MiB, at most 64 MiB ahead
 //! ```
 //!
-//! So a sender takes about twice what it has sent, and a step mostly costs one system call. When
-//! there is no room for a step, only what has arrived is bought. When there is no room even for
-//! that, the leftovers of unfinished transfers are removed, the oldest first.
+//! So a sender takes about twice the room of what it has sent, and buying a step mostly costs one
+//! system call. When there is no room for a step, only what has arrived is bought. When there is no
+//! room even for that, the leftovers of unfinished transfers are removed, the oldest first.
 //!
 //! Invariant: after a step was bought, the content in the directory is within its quota, and the
 //! filesystem still has the room that must stay free. This holds while only this process writes
-//! there. What the directories and journals of transfers under way take is counted when the
-//! directory is next looked through.
+//! there. The room of directories and journals of transfers under way is counted only when the
+//! receive directory is next looked through.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +32,7 @@ use std::{
 use base::quantity;
 use sys::file::{Directory, Kind, Space};
 
-/// What transfers may take of a disk.
+/// The limits of the room that transfers take of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomLimits {
     /// The most bytes that the receive directory may hold, as the filesystem counts them. All bytes
@@ -49,8 +51,7 @@ pub enum KeepFree {
     Usual,
     /// This many bytes.
     Bytes(u64),
-    /// This many hundredths of the filesystem's bytes, and of the files that it can have; less than
-    /// 100.
+    /// This percentage of the filesystem's bytes, and of the files that it can have; less than 100.
     Percent(u8),
 }
 
@@ -108,7 +109,10 @@ impl Room {
         let Some(quota) = self.limits.quota_bytes else {
             return Ok(());
         };
+        let mut known = self.lock();
         let used = self.look(directory);
+        *known = Some(used);
+        drop(known);
         let free = quota.saturating_sub(used);
         if needs.bytes > free && needs.bytes > free.saturating_add(left()) {
             let lack = format!("{} bytes, and the quota has {free} left", needs.bytes);
@@ -140,7 +144,9 @@ impl Room {
         }
     }
 
-    fn try_take(&self, directory: &Directory, bytes: u64) -> io::Result<()> {
+    /// Takes `bytes` more, and counts them as bought and in no file yet; takes nothing when they
+    /// would break a limit.
+    pub(super) fn try_take(&self, directory: &Directory, bytes: u64) -> io::Result<()> {
         if let Ok(space) = directory.space() {
             let (kept, _) = self.limits.keep_free.of(&space);
             if space.available_bytes < kept.saturating_add(bytes) {
@@ -150,31 +156,33 @@ impl Room {
             }
         }
         let Some(quota) = self.limits.quota_bytes else {
+            self.ahead.fetch_add(bytes, Ordering::Relaxed);
             return Ok(());
         };
         let is_fine = |used: u64| used.saturating_add(bytes) <= quota;
-        let known = self.lock().filter(|used| is_fine(*used));
-        let used = known.unwrap_or_else(|| self.look(directory));
+        // The lock is held from the check until the room is taken: otherwise two transfers could
+        // both take the last room.
+        let mut known = self.lock();
+        let used = match *known {
+            Some(used) if is_fine(used) => used,
+            _ => self.look(directory),
+        };
         if !is_fine(used) {
             let text = "the directory would hold more than its quota";
             let text = text.to_owned() + &self.limits.shown();
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
-        if let Some(used) = self.lock().as_mut() {
-            *used += bytes;
-        }
+        *known = Some(used + bytes);
+        self.ahead.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Counts what the directory holds. Meanwhile, other transfers cannot take room.
+    /// Counts what the directory holds, with what is bought and in no file yet.
     ///
-    /// **Cost**: a call of the system for each file in it.
+    /// **Cost**: one system call for each file in the directory.
     fn look(&self, directory: &Directory) -> u64 {
-        let mut known = self.lock();
         let ahead = self.ahead.load(Ordering::Relaxed);
-        let used = taken_bytes(directory).saturating_add(ahead);
-        *known = Some(used);
-        used
+        taken_bytes(directory).saturating_add(ahead)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<u64>> {
@@ -215,7 +223,6 @@ impl Share {
                     missing
                 }
             };
-            self.room.ahead.fetch_add(bought, Ordering::Relaxed);
             self.bought += bought;
             self.credit += bought;
         }
@@ -223,8 +230,8 @@ impl Share {
         Ok(())
     }
 
-    /// Counts `bytes` of the bytes bought as given to a file. Returns false, and counts nothing,
-    /// when fewer are left.
+    /// Gives a file `bytes` of the bytes that this transfer has bought. Returns false, and gives
+    /// nothing, when fewer are left.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let is_enough = bytes <= self.credit;
         if is_enough {
@@ -271,8 +278,8 @@ impl RoomLimits {
 }
 
 impl KeepFree {
-    /// Returns in words what is needed and what there is of it; `None` when there is room. For
-    /// bytes, the `left` bytes that may be removed count as room, too.
+    /// Says how much room is needed and how much there is; `None` when there is enough. When bytes
+    /// are compared, the `left` bytes that may be removed count as room, too.
     fn lack(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> Option<String> {
         let Needs { bytes, entries } = needs;
         let (kept_bytes, kept_files) = self.of(space);
@@ -287,7 +294,7 @@ impl KeepFree {
             .then(|| format!("{bytes} bytes, and the disk has {free} left"))
     }
 
-    /// Returns the bytes and the files that stay free.
+    /// Returns how many bytes, and how many files, must stay free on the filesystem.
     fn of(self, space: &Space) -> (u64, u64) {
         let part = |whole: u64, percent: u8| whole / 100 * u64::from(percent);
         match self {
@@ -366,11 +373,12 @@ pub(super) fn taken_bytes(directory: &Directory) -> u64 {
 /// The most bytes and files that [`KeepFree::Usual`] keeps free.
 const USUAL_BYTES_MAX: u64 = 1 << 30;
 const USUAL_FILES_MAX: u64 = 100_000;
-/// Bytes bought beyond twice what has arrived.
+/// A transfer buys room for twice the bytes that have arrived, plus this many bytes.
 const STEP_BYTES_MIN: u64 = 1 << 20;
-/// Bytes of the longest step ahead: longer steps save nothing.
+/// The most bytes of room bought in one step ahead of need: longer steps save nothing.
 const STEP_BYTES_MAX: u64 = 64 << 20;
-/// The fewest bytes of room that are taken ahead: for fewer, a system call does not pay.
+/// The fewest bytes of room that are taken ahead: for fewer, a system call costs more than it
+/// saves.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What transfers take of the disk, and what they leave of it.
+//! How much of the disk transfers take, and how much they leave free.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn a_manifests_word_takes_no_room_and_next_to_nothing_is_not_kept() {
     ready(&mut store, &manifest);
     let before = taken(&scratch.0);
     assert!(before < MIB, "{before} bytes for a manifest's word");
-    // One byte here and there: the attack, and then its sender leaves.
+    // The attack: a sender sends one byte here and there, and then leaves.
     for at in [0, 5 << 20, 500 << 20, (1 << 30) - 1] {
         write(&mut store, at, &[1]);
         store.hand_over();
@@ -54,6 +54,23 @@ fn a_manifests_word_takes_no_room_and_next_to_nothing_is_not_kept() {
     queue.wait_for_end(Duration::from_secs(30));
     drop(store);
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn transfers_that_buy_at_the_same_time_stay_within_the_quota() {
+    const QUOTA: u64 = 100_000;
+    let scratch = Scratch::new();
+    let directory = Directory::open(&scratch.0).unwrap();
+    let room = quota(QUOTA);
+    let buy = || -> u64 {
+        let steps = std::iter::repeat_with(|| room.try_take(&directory, 1));
+        steps.take_while(Result::is_ok).map(|_| 1).sum()
+    };
+    let bought: u64 = thread::scope(|scope| {
+        let buyers = [(); 4].map(|()| scope.spawn(buy));
+        buyers.map(|buyer| buyer.join().unwrap()).iter().sum()
+    });
+    assert_eq!(bought, QUOTA);
 }
 
 #[test]
@@ -76,7 +93,8 @@ fn what_is_taken_grows_with_what_has_come() {
     let event = outcome(&mut store);
     assert!(matches!(event, StoreEvent::Hashed { .. }), "{event:?}");
     let taken = taken(&scratch.0);
-    // Twice the 4 MiB, the first step, and a block of 4 KiB for each of the bytes.
+    // At most: twice the 4 MiB, the first step of 1 MiB, and 8 KiB for each of the 400 single
+    // bytes.
     assert!(taken >= 4 * MIB, "{taken}");
     assert!(taken <= 2 * 4 * MIB + MIB + 400 * 8192, "{taken}");
 }
@@ -91,7 +109,7 @@ fn a_directory_holds_no_more_than_its_quota() {
     assert_eq!(deliver(&mut store, &first, 60_000), StoreEvent::Committed);
     drop(store);
 
-    // What was there and what came before count.
+    // The quota counts the user's own file and the first transfer, too.
     let second = one("second", 2 * MIB);
     let mut store = limited(&scratch.0, &room);
     let (code, text) = failure(deliver(&mut store, &second, 60_000));
@@ -103,7 +121,7 @@ fn a_directory_holds_no_more_than_its_quota() {
     );
     drop(store);
 
-    // What its owner has taken away is free again.
+    // The room of a removed file is free again.
     fs::remove_file(scratch.path("first")).unwrap();
     let mut store = limited(&scratch.0, &room);
     assert_eq!(deliver(&mut store, &second, 60_000), StoreEvent::Committed);
@@ -116,7 +134,7 @@ fn transfers_at_a_time_share_the_quota() {
     let (first, second) = (one("first", 3 * MIB), one("second", 3 * MIB));
     let mut one = limited(&scratch.0, &room);
     let mut other = limited(&scratch.0, &room);
-    // Each fits by itself, and neither takes anything for its word.
+    // Each transfer fits by itself, and neither takes any room before its content comes.
     ready(&mut one, &first);
     ready(&mut other, &second);
     write(&mut one, 0, &content(&first));
