@@ -1,4 +1,4 @@
-//! The sending face of the library: messages to all receivers of a group.
+//! The type by which an application sends messages to all receivers of a group.
 
 use std::time::Duration;
 
@@ -109,8 +109,8 @@ impl PublisherBuilder {
 pub struct Publisher {
     end: End<driver::Publisher>,
     looks: LookTimes,
-    /// The position after the last packet, and the deadline; `None` before the session begins to
-    /// end.
+    /// The position after the session's last packet, and the deadline for its end; `None` before
+    /// the session begins to end.
     closing: Option<(u64, Instant)>,
 }
 
@@ -123,7 +123,7 @@ struct LookTimes {
     turned_at: Instant,
     /// When the last message was sent, or was left waiting for further ones.
     left_at: Instant,
-    /// How many messages in a row came without a pause.
+    /// How many messages have come in a row without a pause, up to the latest.
     row: u32,
 }
 
@@ -133,7 +133,7 @@ struct LookTimes {
 pub struct RateSetter<'a> {
     /// The receiver's name.
     pub receiver: &'a str,
-    /// What limits the rate there.
+    /// What limits the rate at that receiver.
     pub cause: RateCause,
 }
 
@@ -196,8 +196,8 @@ impl Publisher {
         self.take(len, "mtu", |endpoint| endpoint.offer_with(len, &mut fill))
     }
 
-    /// Takes a message by `offer`. When there is no room, makes a turn and offers it once more.
-    /// `parameter` is the name of the setting that limits the length.
+    /// Takes a message by `offer`. When there is no room, makes a turn and offers the message once
+    /// more. `parameter` is the name of the setting that limits the length.
     fn take(
         &mut self,
         len: usize,
@@ -231,8 +231,8 @@ impl Publisher {
         }
     }
 
-    /// Sends messages that need not wait for further ones. Now and then it also looks at NAKs and
-    /// reports.
+    /// Sends messages that need not wait for further ones. Also looks at NAKs and reports, if the
+    /// last turn was at least `TURN_AFTER` ago.
     fn send_due(&mut self) -> Result<(), Error> {
         let now = self.end.now();
         if !self.end.driver.endpoint.has_due(now) {
@@ -288,12 +288,16 @@ impl Publisher {
     }
 
     /// Sends waiting messages, because the owner's next call may be far off. In a stream without
-    /// pauses, they wait for further ones.
+    /// pauses, leaves the messages to wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
         let is_in_row = now.since(self.looks.left_at) < ROW_GAP;
         self.looks.left_at = now;
-        self.looks.row = if is_in_row { self.looks.row + 1 } else { 0 };
+        self.looks.row = if is_in_row {
+            self.looks.row.saturating_add(1)
+        } else {
+            0
+        };
         if self.looks.row < ROW_MAX {
             self.send_ready();
             self.looks.left_at = self.end.now();
@@ -328,8 +332,8 @@ impl Publisher {
     }
 
     /// Sends messages without looking at NAKs and reports; these wait for the next turn, which is
-    /// due soon. This is the fastest way out for a single message. It costs almost nothing when no
-    /// message waits, because [`Publisher::try_send`] has sent them all.
+    /// due soon. This is the fastest way out for a single message. It costs almost nothing when
+    /// [`Publisher::try_send`] has already sent all messages.
     pub fn send_ready(&mut self) {
         self.looks.waiting = 0;
         if self.end.driver.endpoint.source().is_drained() {
@@ -374,8 +378,8 @@ impl Publisher {
     /// Ends the session in good order: sends everything, waits for the receivers, and announces the
     /// end. The wait is over when every expected receiver has joined, and every reporting receiver
     /// has been given everything or is gone. If the wait takes longer than `timeout`, breaks the
-    /// session off and tells receivers. But if only receivers that are not here lack something, the
-    /// session just ends.
+    /// session off and tells receivers. But if only expected receivers that are not connected lack
+    /// something, the session ends without being broken off.
     ///
     /// **Blocks** at most for `timeout`. At a low rate, breaking off may take 1 s more. The
     /// announcement takes 0.5 s when receivers can report and none does. It takes the time of the
@@ -403,9 +407,10 @@ impl Publisher {
         self.end_while(may_wait)
     }
 
-    /// Ends a session that should have sent more. Delivers the messages taken so far as
-    /// [`Publisher::close_while`] does, then tells receivers that the session is broken off. No
-    /// receiver takes this for a good end, and the result is never complete.
+    /// Ends the session early, although the application should have sent more. Delivers the
+    /// messages taken so far as [`Publisher::close_while`] does, then tells receivers that the
+    /// session is broken off. No receiver takes this for a good end, and the result is never
+    /// complete.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -468,8 +473,8 @@ impl Publisher {
     pub fn closed(&self) -> Option<Closed> {
         let ended = self.end.driver.endpoint.ended()?;
         let (end, _) = self.closing?;
-        // A deadline that cuts the announcement short changes nothing: every known receiver has
-        // everything.
+        // `Hurried` means that the deadline cut the announcement of the end short. The session is
+        // complete all the same: every known receiver has everything.
         let is_complete = matches!(ended, Ended::Confirmed | Ended::Hurried);
         let audience = self.end.driver.endpoint.audience();
         Some(Closed::new(is_complete, audience, end))
@@ -603,8 +608,8 @@ impl LookTimes {
         self.waiting <= LOOKS_AT_ONCE && self.waiting.is_power_of_two()
     }
 
-    /// Returns true when [`Publisher::send`] should look at the clock: at every message while few
-    /// wait, and at every eighth when more do.
+    /// Returns true when [`Publisher::send`] should look at the clock: for each message while at
+    /// most 8 wait, and otherwise when the number of waiting messages is a multiple of 8.
     #[inline]
     const fn is_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)
@@ -612,8 +617,8 @@ impl LookTimes {
 }
 
 impl Drop for Publisher {
-    /// Tells receivers that the session is broken off, unless it was closed. Cuts short an end that
-    /// has begun.
+    /// Tells receivers that the session is broken off, unless it was closed. If the session has
+    /// begun to end, cuts the end short.
     fn drop(&mut self) {
         if self.is_closed() {
             return;
@@ -637,8 +642,8 @@ impl Drop for Publisher {
     }
 }
 
-/// While no more than `LOOKS_AT_ONCE` messages wait, each message looks at the clock; beyond that,
-/// one in `LOOKS_APART` does.
+/// While at most `LOOKS_AT_ONCE` messages wait, [`Publisher::send`] looks at the clock for each
+/// message; beyond that, for one message in `LOOKS_APART`.
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOKS_APART: u32 = 8;
 /// After `ROW_MAX` messages in a row with gaps shorter than `ROW_GAP`, messages count as a stream:
