@@ -114,7 +114,8 @@ thread_local! {
 pub(crate) fn attempt(body: impl FnOnce() -> Result<Outcome, Failure>) -> Outcome {
     let panicked = || {
         let text = "the call panicked, which is a fault of this library; report the text on \
-                    standard error; the handle can only be freed, which a close has done already";
+                    standard error; do nothing with the handle but free it, unless the call was a \
+                    close, which has freed it";
         Err(Failure::new(Outcome::Panicked, text))
     };
     match guard(None, || Some(body())).unwrap_or_else(panicked) {

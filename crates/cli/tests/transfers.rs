@@ -268,7 +268,7 @@ fn what_cannot_be_sent_is_refused_before_anybody_is_waited_for() {
     assert!(send(&["--slow", "never"]).contains("demote"));
     assert!(send(&["-", "-"]).contains("once"));
     let said = send(&["--include", "*.none", "--exclude", "*"]);
-    assert!(said.contains("the patterns leave every file out"), "{said}");
+    assert!(said.contains("the patterns leave out every file"), "{said}");
     let said = refused(&place, &[&["send", "/dev/null"][..], &GROUP].concat());
     assert!(said.contains("is left out"), "{said}");
     fs::remove_dir_all(&place).unwrap();

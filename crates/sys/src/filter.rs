@@ -91,8 +91,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Returns true for a jump that goes back. Only an unconditional jump can go back: its distance is
-/// signed.
+/// Returns true for a jump that goes back. Only the unconditional jump can go back, because only
+/// its distance is signed.
 fn goes_back(op: &FilterOp) -> bool {
     op.code == JUMP && op.operand.cast_signed() < 0
 }
@@ -159,7 +159,7 @@ impl Library {
         // SAFETY: the function takes two integers by value.
         let pcap = unsafe { (self.open_dead)(link_type.into(), SNAP_LEN) };
         if pcap.is_null() {
-            let text = "libpcap cannot compile it: it has no memory";
+            let text = "libpcap has no memory to compile the filter";
             return Err(FilterError::Text(text.to_owned()));
         }
         let mut compiled = Compiled {
@@ -191,7 +191,7 @@ impl Library {
     }
 }
 
-/// The library, loaded once; `None` where the machine has none that can be used.
+/// The library, loaded once; `None` where the machine has no usable libpcap.
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 
 const NAMES: [&str; 3] = ["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];
@@ -204,7 +204,7 @@ const JUMP: u16 = 0x05;
 mod tests {
     use super::*;
 
-    /// `None`, with the reason printed, on a machine without libpcap.
+    /// Compiles a filter. On a machine without libpcap, prints the reason and returns `None`.
     fn compiled(text: &str) -> Option<FilterProgram> {
         match FilterProgram::compile(text, 1) {
             Err(FilterError::NoLibrary) => {
@@ -247,7 +247,8 @@ mod tests {
         fragment[21] = 9;
         assert_eq!(program.run(&fragment, 60), 0);
         for len in 0..=60 {
-            // Exactly as long as it says, so that a byte too far is somebody else's.
+            // The allocation has exactly `len` bytes, so that a read past the end leaves the
+            // allocation.
             let cut = datagram(53)[..len].to_vec().into_boxed_slice();
             assert_eq!(program.run(&cut, 60) != 0, len >= 38, "{len}");
         }

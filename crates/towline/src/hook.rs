@@ -25,7 +25,8 @@ use base::quantity;
 
 use crate::Spool;
 
-/// What a program learns about its transfer, in environment variables.
+/// What a program learns about its transfer: `items` from its standard input, everything else from
+/// environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// The transfer's directory, or the only entry that the transfer brought there: `TOWLINE_PATH`.
@@ -52,7 +53,7 @@ pub struct Hook {
     words: Vec<String>,
     limit: Duration,
     waiting: VecDeque<Completed>,
-    /// Number of bytes of the paths of the transfers that wait.
+    /// How many bytes the paths of all waiting transfers have.
     waiting_bytes: usize,
     running: Option<Running>,
     started: u64,
@@ -82,7 +83,7 @@ pub enum HookFailure {
     NotRun {
         /// The file or directory that the transfer brought.
         path: PathBuf,
-        /// Why it was not run.
+        /// Why the program was not run.
         cause: String,
     },
 }
@@ -158,8 +159,8 @@ impl Hook {
     }
 
     /// Runs the program for one more transfer, after those that wait. At most [`Hook::WAITING_MAX`]
-    /// transfers wait, and at most 64 MiB of paths. For a transfer beyond that, the program is not
-    /// run, which counts as a failure.
+    /// transfers wait, with at most 64 MiB of paths in all; a single transfer that waits alone may
+    /// have more. For a transfer beyond that, the program is not run, which counts as a failure.
     pub fn push(&mut self, completed: Completed) {
         if self.words.is_empty() {
             return;
@@ -169,10 +170,11 @@ impl Hook {
         let count = self.waiting.len();
         if count >= Self::WAITING_MAX || (is_long && count > 0) {
             let cause = if count >= Self::WAITING_MAX {
-                format!("{count} runs wait already, and no more may wait")
+                format!("{count} transfers wait for their run of the program, and no more may wait")
             } else {
                 format!(
-                    "the paths of all runs that wait would have more than {} bytes",
+                    "the paths of the transfers that wait for their run would have more than {} \
+                     bytes",
                     Self::WAITING_BYTES_MAX
                 )
             };
@@ -274,7 +276,8 @@ impl Hook {
 
     /// The most transfers that wait for the program.
     pub const WAITING_MAX: usize = 1_024;
-    /// The most bytes of paths of the transfers that wait, except where a single transfer has more.
+    /// The most bytes that the paths of all waiting transfers have together. A transfer that waits
+    /// alone may have more.
     const WAITING_BYTES_MAX: usize = 64 << 20;
     /// How long a program may run unless [`Hook::limit`] says otherwise.
     pub const LIMIT: Duration = Duration::from_secs(3600);
@@ -385,7 +388,7 @@ mod tests {
         Hook::new(["sh", "-c", script].map(str::to_owned).into())
     }
 
-    /// Turns it until no program is left.
+    /// Turns the hook until no program is left, and returns the failures.
     fn finish(hook: &mut Hook) -> Vec<String> {
         while !hook.turn() {
             thread::sleep(Duration::from_millis(1));
@@ -472,7 +475,10 @@ mod tests {
             });
         }
         let told = hook.pop_failure().unwrap().to_string();
-        assert!(told.contains("the paths of all runs that wait"), "{told}");
+        assert!(
+            told.contains("the paths of the transfers that wait"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -482,7 +488,10 @@ mod tests {
             hook.push(completed("a"));
         }
         let told = hook.pop_failure().unwrap().to_string();
-        assert!(told.contains("for a: 1024 runs wait already"), "{told}");
+        assert!(
+            told.contains("for a: 1024 transfers wait for their run"),
+            "{told}"
+        );
         assert!(hook.pop_failure().is_none());
     }
 

@@ -1,5 +1,5 @@
-//! The face of a relay: it brings the sessions of one network to others that have no route to that
-//! network.
+//! The type by which an application runs a relay. A relay brings the sessions of one network to
+//! other networks that have no route to it.
 
 use std::{fmt, net::IpAddr};
 
@@ -26,7 +26,7 @@ impl RelayBuilder {
         self
     }
 
-    /// Opens the sockets of all ways.
+    /// Opens the sockets of all ways (the networks that the relay joins).
     ///
     /// # Errors
     /// When there are fewer than 2 or more than 64 ways, or their PGM ports differ; when an
@@ -101,11 +101,12 @@ impl RelayBuilder {
 /// Receivers take the relay for the sender: they send their requests for repairs to it, and open
 /// their connections for reports to it. The relay joins each such connection to one that it opens
 /// to the sender. For the sender, one receiver at the relay's address asks for all repairs, and the
-/// reports of all receivers behind the relay come from there. So neither network needs a route to
-/// the other. Sessions go in any direction, each away from the network where the relay first heard
-/// it.
+/// reports of all receivers behind the relay come from that address. So neither network needs a
+/// route to the other. Sessions go in any direction, each away from the network where the relay
+/// first heard it.
 ///
-/// Sessions with a key are not carried: their packets cannot be changed.
+/// Sessions with a key are not carried, because the relay would have to change their packets, which
+/// the key protects.
 ///
 /// A relay works only in calls of [`Relay::turn`]: its owner calls it again whenever
 /// [`Relay::wait`] returns.
@@ -172,7 +173,7 @@ impl Relay {
         &self.ways
     }
 
-    /// Returns the number of sessions that are carried.
+    /// Returns the number of sessions that the relay carries.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.driver.endpoint.element().session_count()
@@ -216,16 +217,16 @@ impl fmt::Debug for Relay {
 /// Makes the error of a relay between too few or too many networks.
 fn wrong_count(named: usize) -> SystemError {
     let (cause, remedy) = if named < 2 {
-        let cause = format!("it joins 2 networks at least (named: {named})");
+        let cause = format!("a relay joins at least 2 networks (named: {named})");
         (cause, "name 2 or more")
     } else {
-        let cause = format!("it joins {WAYS_MAX} networks at most (named: {named})");
+        let cause = format!("a relay joins at most {WAYS_MAX} networks (named: {named})");
         (cause, "name fewer")
     };
     SystemError::refused("open", "a relay", cause).advise(remedy)
 }
 
-/// Returns the PGM data-destination port of a place.
+/// Returns the PGM data-destination port of a session.
 fn port_of(session: &SessionBuilder) -> u16 {
     let port = session.place.group().map_or(0, Group::port);
     session.pgm_port.unwrap_or(port)
@@ -233,12 +234,12 @@ fn port_of(session: &SessionBuilder) -> u16 {
 
 /// The most networks of a relay.
 const WAYS_MAX: usize = 64;
-/// The most sessions that a relay carries: judgement, as many as most groups have in a day.
+/// The most sessions that a relay carries. Judgement: few groups have more sessions in a day.
 const SESSIONS_MAX: usize = 256;
-/// The most packets that a relay waits for at a time: about 20 % of the packets of a second at 1
-/// Gbit/s.
+/// The most missing packets that a relay waits for at a time: about 20 % of the packets of a second
+/// at 1 Gbit/s.
 const REPAIRS_MAX: usize = 16_384;
-/// The most bytes that wait for one network: eight reads of four buffers of 64 KiB.
+/// The most bytes that wait to be sent to one network: eight reads of four buffers of 64 KiB.
 const QUEUE_BYTES_MAX: usize = 2 << 20;
 /// The default of [`RelayBuilder::keep`]: half a second at 1 Gbit/s.
 const KEPT_BYTES_MAX: usize = 64 << 20;

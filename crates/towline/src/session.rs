@@ -158,10 +158,11 @@ impl SessionBuilder {
         self
     }
 
-    /// Sends under this transport session identifier. Default: a random one, which nobody off the
-    /// packets' path can guess; give one only where a program must know it beforehand. No two
-    /// senders of a group may have the same at the same time. With a key, a receiver that heard a
-    /// session of this identifier drops the packets of the next one until it is opened anew.
+    /// Sends under this transport session identifier. Default: a random identifier, which hosts
+    /// that do not see the packets cannot guess; set one only where a program must know it
+    /// beforehand. No two senders of a group may have the same identifier at the same time. With a
+    /// key, a receiver that has heard one session of this identifier drops the packets of the next
+    /// such session, until the receiver is opened anew.
     #[must_use]
     pub fn tsi(mut self, tsi: impl Into<Option<Tsi>>) -> Self {
         self.tsi = tsi.into();
@@ -188,7 +189,8 @@ impl SessionBuilder {
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
-            let cause = "it has a key, which its ends check over the connections for reports";
+            let cause =
+                "the ends of a session with a key check it on the connection that carries reports";
             let remedy = if self.reports {
                 "leave out strict_pgm, or leave out the key"
             } else {
@@ -355,7 +357,7 @@ impl SessionBuilder {
 
 /// The longest time in which a dropped publisher tells receivers that the session is broken off.
 pub(crate) const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// How often a publisher that closes asks whether to keep waiting for the end.
+/// How often a publisher that closes asks its caller whether to go on waiting.
 pub(crate) const CLOSE_POLL: Duration = Duration::from_millis(100);
 /// How often a subscriber that leaves checks whether the sockets have taken the last messages.
 pub(crate) const LEAVE_POLL: Duration = Duration::from_millis(5);
@@ -472,7 +474,8 @@ impl<E: Endpoint> End<E> {
         self.driver.io.send_error()
     }
 
-    /// Writes for `Debug` where a session is, without the megabytes of its windows.
+    /// Writes a session's group, interface and local address for `Debug`, and leaves its windows
+    /// out.
     pub(crate) fn describe(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(face)
             .field("group", &self.open.group())
@@ -593,8 +596,8 @@ pub(crate) fn default_name(told_apart_by: &str) -> String {
 }
 
 /// A name for an end, made from the number of its process. No other end of the process takes the
-/// name until this is dropped. Then another end may take it, and senders see that end as the same
-/// receiver that comes back.
+/// name until this is dropped. After that, another end may take the name. Senders then believe that
+/// the same receiver has come back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,
@@ -628,5 +631,5 @@ impl Drop for OwnName {
     }
 }
 
-/// The numbers in the names of this process's ends.
+/// The numbers that the [`OwnName`]s of this process have at present.
 static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

@@ -22,7 +22,8 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Makes the rule for a session of `group` on `interface`, whose local address is `local`.
+    /// Decides which senders are accepted in a session of `group` on `interface`, whose local
+    /// address is `local`.
     pub(crate) fn new(
         allowed: &[Allowed],
         has_key: bool,
@@ -45,7 +46,7 @@ impl Sources {
         Self::checked(allowed, has_key, target)
     }
 
-    /// Makes the rule for a receiver that senders dial at `address`.
+    /// Decides which senders are accepted by a receiver that senders dial at `address`.
     pub(crate) fn listening(
         allowed: &[Allowed],
         has_key: bool,
@@ -55,9 +56,9 @@ impl Sources {
         Self::checked(allowed.to_vec(), has_key, target)
     }
 
-    /// Makes the rule. Returns an error when other hosts reach this one, and neither a list of
-    /// senders nor a key is given. `target` says where other hosts reach this one; `None` if they
-    /// cannot.
+    /// Decides which senders are accepted. Returns an error when other hosts reach this one, and
+    /// neither a list of senders nor a key is given. `target` says where other hosts reach this
+    /// one; `None` if they cannot.
     fn checked(
         allowed: Vec<Allowed>,
         has_key: bool,
@@ -65,7 +66,7 @@ impl Sources {
     ) -> Result<Self, Error> {
         let is_reached = target.is_some();
         if let (Some(target), true, false) = (target, allowed.is_empty(), has_key) {
-            let cause = "other hosts can reach it, and no sender is named to take files from";
+            let cause = "other hosts can reach it, and no sender is named whose files it accepts";
             return Err(SystemError::refused("receive", target, cause)
                 .advise(Remedy::NameSenders)
                 .into());

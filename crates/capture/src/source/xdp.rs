@@ -385,7 +385,7 @@ fn open_queues(
                     operation: format!("take frames of {frame_bytes} bytes off {name}"),
                     cause: io::Error::from_raw_os_error(EOPNOTSUPP),
                     remedy: "before Linux 6.6, xdp: takes frames of at most 3840 bytes; set the \
-                             interface's MTU to 3818 or less, or use ring:",
+                             interface's MTU to 3818 or less, or use ring:IFACE",
                 });
             }
             Ok(opened) => break opened,
@@ -532,9 +532,9 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
     let remedy = match cause.raw_os_error() {
         Some(EPERM | EACCES) => return CaptureError::NotPermittedXdp { operation },
         Some(EAFNOSUPPORT | ENOSYS) => {
-            "the kernel has no XDP sockets (CONFIG_XDP_SOCKETS): use ring:"
+            "the kernel has no XDP sockets (CONFIG_XDP_SOCKETS): use ring:IFACE"
         }
-        Some(EINVAL) => "if this kernel is older than Linux 5.9, update it; else use ring:",
+        Some(EINVAL) => "if this kernel is older than Linux 5.9, update it; else use ring:IFACE",
         Some(EBUSY | EEXIST) => {
             "another XDP program or socket is there (`ip link show` names programs): end it, or \
              use ring:, which works beside them"

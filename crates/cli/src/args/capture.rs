@@ -1,4 +1,4 @@
-//! `capture`.
+//! Flags of `capture`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `clock`.
+//! Flags of `clock`.
 
 use std::time::Duration;
 

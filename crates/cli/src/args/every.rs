@@ -1,4 +1,4 @@
-//! `--every`: lines while a measurement goes on.
+//! The flag `--every`: the interval at which a command prints lines while it measures.
 
 use std::time::Duration;
 

@@ -148,7 +148,7 @@ fn added(
     Ok(words)
 }
 
-/// Says what kind of value the file may give a flag.
+/// Says what kind of value a flag takes in the file.
 fn kind_of(arg: &Arg) -> &'static str {
     match arg.get_action() {
         ArgAction::SetTrue => "true or false",

@@ -1,4 +1,4 @@
-//! `frames send` and `frames recv`.
+//! Flags of `frames send` and `frames recv`.
 
 use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 
@@ -62,7 +62,8 @@ pub(crate) struct FramesSendArgs {
     /// Size of the socket's send buffer [default: 208KiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
     pub(crate) send_buffer: Option<u64>,
-    /// Send even while no receiver reports; otherwise frames leave only while one does
+    /// Send even while no receiver reports; without this flag, frames are sent only while one
+    /// reports
     #[arg(long)]
     pub(crate) always: bool,
     /// Send every frame to this group, too: a second feed, best over another network; the port of
@@ -208,8 +209,8 @@ impl FromStr for PerSecond {
     }
 }
 
-/// Bytes of the largest frame: with all headers it takes up to a quarter of the longest transmit
-/// window, which has 2 GiB.
+/// Bytes of the largest frame. The longest transmit window is 2 GiB, and a frame with all its
+/// headers may take at most a quarter of the window.
 const BYTES_MAX: u64 = 400 << 20;
 
 const SEND_NOTES: &str = "\

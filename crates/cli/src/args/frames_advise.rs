@@ -1,4 +1,4 @@
-//! `frames advise`.
+//! Flags of `frames advise`.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct FramesAdviseArgs {
     /// Bits a second that the line carries, such as 10G [default: what the driver says]
     #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
     pub(crate) link: Option<u64>,
-    /// Longest pause of a receiver during which its socket buffer must not overflow
+    /// How long a receiver may pause without an overflow of its socket buffer
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "50ms")]
     pub(crate) pause: Duration,
     /// Share of packets that the network loses

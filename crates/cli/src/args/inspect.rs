@@ -1,4 +1,4 @@
-//! `ifaces`, `top`, `stat`, `completions`, `man`, and the hidden `docs`.
+//! Flags of `ifaces`, `top`, `stat`, `completions`, `man`, and the hidden `docs`.
 
 use std::{path::PathBuf, time::Duration};
 

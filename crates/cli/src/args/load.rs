@@ -1,4 +1,4 @@
-//! `load send` and `load recv`.
+//! Flags of `load send` and `load recv`.
 
 use std::{num::NonZeroU64, str::FromStr, time::Duration};
 
@@ -37,8 +37,8 @@ pub(crate) struct LoadSendArgs {
     /// Send N messages a second, each at its own time, instead of as fast as possible
     #[arg(long, value_name = "N", value_parser = nonzero_count)]
     pub(crate) per_second: Option<NonZeroU64>,
-    /// Write into each message when it was due (without --per-second: when it was handed over), for
-    /// receivers that measure delays
+    /// Write into each message the time at which it was due (without --per-second: at which it was
+    /// handed over), so that receivers can measure delays
     ///
     /// Needs messages of at least 32 bytes, and `--stamp` at the receivers.
     #[arg(long)]
@@ -55,10 +55,10 @@ pub(crate) struct LoadSendArgs {
     /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait at each of three points: at the start, for --receivers to report; while
-    /// sending, for a receiver that is behind to make progress (with --policy drop: to catch up),
-    /// or it is given up; at the end, for what has not arrived [default: no limit at the start;
-    /// while sending 300s, 2s with --policy drop, no limit with --policy lose; 60s at the end]
+    /// Longest wait. At the start, for --receivers to report [default: no limit]. While sending,
+    /// for a receiver that is behind to make progress, or with --policy drop to catch up; then the
+    /// sender gives up on it [default: 300s; drop: 2s; lose: no limit]. At the end, for what has
+    /// not arrived [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct LoadRecvArgs {
     /// Seed of the generated content, the same as the sender's
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure how long each message took from when it was due; needs the sender's `--stamp`
+    /// Measure the delay of each message since it was due; needs the sender's `--stamp`
     ///
     /// Compares the wall clocks of both hosts: `towline clock` says how far they agree. On one
     /// machine there is only one clock.

@@ -1,4 +1,4 @@
-//! `mtu`.
+//! Flags of `mtu`.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ Examples:
   towline mtu host:33434 --json
   towline mtu 239.192.0.1@eth0 --hops 4     # receivers run `towline rtt reflect --listen GROUP`")]
 pub(crate) struct MtuArgs {
-    /// A reflector, a group of reflectors, or a host and a port where no program listens; port 7700
-    /// unless given
+    /// A reflector, a group of reflectors, or a host and a port where no program listens, so that
+    /// the host answers "port unreachable"; port 7700 unless given
     #[arg(value_name = "HOST|GROUP[@IFACE][:PORT]", value_parser = place)]
     pub(crate) target: Place,
     #[command(flatten)]

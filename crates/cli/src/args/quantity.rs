@@ -4,18 +4,18 @@ use std::{num::NonZeroU64, time::Duration};
 
 use towline::quantity;
 
-/// Reads how many packets a second, at least 1.
+/// Reads a number of packets a second, at least 1.
 pub(crate) fn positive_count(text: &str) -> Result<u64, String> {
     nonzero_count(text).map(NonZeroU64::get)
 }
 
-/// Reads a count as [`positive_count`] does.
+/// Reads a count of at least 1.
 pub(crate) fn nonzero_count(text: &str) -> Result<NonZeroU64, String> {
     let count = quantity::count(text).map_err(|error| error.to_string())?;
     NonZeroU64::new(count).ok_or_else(|| NOTHING.to_owned())
 }
 
-/// Reads how many receivers, at least 1.
+/// Reads a number of receivers, at least 1.
 pub(crate) fn receiver_count(text: &str) -> Result<u32, String> {
     let count = quantity::count(text).map_err(|error| error.to_string())?;
     match u32::try_from(count) {
@@ -25,7 +25,7 @@ pub(crate) fn receiver_count(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads how many bits a second, at least 1.
+/// Reads a number of bits a second, at least 1.
 pub(crate) fn positive_bit_rate(text: &str) -> Result<u64, String> {
     match quantity::bit_rate(text).map_err(|error| error.to_string())? {
         0 => Err(NOTHING.to_owned()),

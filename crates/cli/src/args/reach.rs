@@ -1,4 +1,4 @@
-//! `reach`.
+//! Flags of `reach`.
 
 use std::time::Duration;
 

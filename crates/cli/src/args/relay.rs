@@ -1,4 +1,4 @@
-//! `relay`.
+//! Flags of `relay`.
 
 use std::net::SocketAddr;
 

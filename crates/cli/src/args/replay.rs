@@ -1,4 +1,4 @@
-//! `replay`.
+//! Flags of `replay`.
 
 use std::{net::IpAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `rtt reflect`, `rtt run` and `rtt plot`.
+//! Flags of `rtt reflect`, `rtt run` and `rtt plot`.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -103,8 +103,8 @@ pub(crate) struct RttRunArgs {
     /// Longest wait for an answer, also after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
-    /// Most messages that wait for an answer at a time; a further message then leaves late, or not
-    /// at all when it would be more than 1 s late [default: no limit]
+    /// Maximum number of messages that wait for an answer; a further message then leaves late, or
+    /// not at all when it would be more than 1 s late [default: no limit]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
     /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none
@@ -127,7 +127,8 @@ pub(crate) struct RttRunArgs {
     /// Result file, which must not exist yet [default: a new file in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Count measurements from this number; each message carries the number of its measurement
+    /// Number of the first measurement; further ones count up from it. Each message carries the
+    /// number of its measurement
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -165,7 +166,7 @@ pub(crate) struct PictureArgs {
     /// Draw or export into this .png, .svg, .html, .hlog or .csv; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,
-    /// Count round trips from the intended or from the actual time of sending
+    /// Measure round trips from the intended or from the actual time of sending
     #[arg(long, value_enum, value_name = "TIME", default_value = "intended")]
     #[arg(help_heading = "Pictures")]
     pub(crate) view: ViewArg,
@@ -217,7 +218,7 @@ mirror! {
         Epoll,
         /// Many datagrams a call
         Mmsg,
-        /// Requests and completions through rings; recv where the kernel refuses them
+        /// Requests and completions through rings; where the kernel refuses them, recv is used
         #[value(name = "io_uring")]
         #[serde(rename = "io_uring")]
         IoUring,
@@ -261,8 +262,8 @@ pub(crate) struct Listen {
 
 /// Reads `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
 fn listen(text: &str) -> Result<Listen, String> {
-    // Text with an @ is meant as a group: when it is none, the error is about a group, not an
-    // address.
+    // Text with an @ is meant as a group. When it is not a valid group, the error is about a group,
+    // not an address.
     let group = match place(text) {
         Ok(found) if found.is_group() => Some(found),
         Err(error) if text.contains('@') => return Err(error),
@@ -290,8 +291,8 @@ pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{text:?} is not an address, a port, or ADDRESS:PORT"))
 }
 
-/// By default, one message in this many is stamped. **Cost**: two messages of the kernel for each
-/// stamped one, about 1 us of the sender's time.
+/// By default, one message in this many is stamped. **Cost**: for each stamped message, two
+/// messages from the kernel and about 1 us of the sender's time.
 pub(crate) const STAMP_EVERY: u64 = 100;
 /// The priority of `fifo` without a number: above ordinary threads and most of the kernel's, below
 /// its watchdogs.

@@ -33,7 +33,7 @@ impl<E> SessionArgs<E> {
     }
 }
 
-/// The end of a session at which a command stands.
+/// The end of a session that a command acts as: the source or a receiver.
 pub(crate) trait End {
     /// The role whose flags the end has.
     const ROLE: Role;
@@ -69,7 +69,8 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .args(options.map(option_arg))
             .arg(config)
             .args(PARAMETERS.iter().map(|parameter| {
-                // Each end takes every parameter, but its help shows only those of this end.
+                // A command takes the parameters of both ends, but its help shows only those of its
+                // own end.
                 parameter_arg(parameter).hide(!is_for(parameter.role, E::ROLE))
             }))
     }
@@ -236,7 +237,7 @@ pub(crate) fn session_options() -> impl Iterator<Item = &'static SessionOption> 
     [GROUP].into_iter().chain(SESSION_OPTIONS).chain([METRICS])
 }
 
-/// Flags of one letter.
+/// Options that also have a flag of one letter.
 const SHORT: [(&str, char); 2] = [("group", 'g'), ("iface", 'i')];
 /// The options that the short help shows; `--help` shows all.
 const SHORT_HELP: [&str; 4] = ["group", "iface", "name", "key_file"];

@@ -1,4 +1,4 @@
-//! `stats`.
+//! Flags of `stats`.
 
 use std::{path::PathBuf, time::Duration};
 

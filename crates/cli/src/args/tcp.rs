@@ -1,4 +1,4 @@
-//! `tcp watch`, `tcp writes` and `tcp serve`.
+//! Flags of `tcp watch`, `tcp writes` and `tcp serve`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -70,7 +70,7 @@ pub(crate) struct TcpWritesArgs {
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "64,512,1448,4096,16384,65536")]
     pub(crate) size: Vec<u64>,
-    /// How many writes make a call; a call ends with the read of a short answer
+    /// Number of writes in one request; a call is a request and the read of its short answer
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) writes: u16,
     /// What the kernel does with segments that are not full

@@ -5,7 +5,7 @@ use towline::{LIMITS, PARAMETERS, Role, Setting};
 
 use super::{Args, Command, LoadCommand, Receiving, Sending, SessionArgs, flag, session_options};
 
-/// The long flags of a command, or those of them under one heading of its help.
+/// Returns the long flags of a command, or only those under one heading of its help.
 fn flags_of(path: &[&str], heading: Option<&str>) -> BTreeSet<String> {
     let root = Args::command();
     let mut command = &root;

@@ -1,4 +1,4 @@
-//! `send`, `recv` and `demo`.
+//! Flags of `send`, `recv` and `demo`.
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
@@ -88,12 +88,11 @@ pub(crate) struct SendArgs {
     pub(crate) join_for: Option<Duration>,
     /// Longest wait for all expected receivers (--receivers, --expect, --to) to join; without these
     /// flags, for the first receiver. After it, send to those that have joined, if any, and exit
-    /// with code 1. The time for which a receiver of --to makes this sender wait its turn does not
-    /// count
+    /// with code 1. The time in the queue of a receiver of --to (see --line-timeout) does not count
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
-    /// Longest time that a receiver of --to may make this sender wait its turn; after it, send to
-    /// the others, and exit with code 1
+    /// Longest wait in the queue of a busy receiver of --to; then send to the others, and exit with
+    /// code 1
     #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "3600s",
           requires = "to", conflicts_with = "plain")]
     pub(crate) line_timeout: Duration,
@@ -122,7 +121,7 @@ mirror! {
 /// `--include` and `--exclude` in the order in which they were given: the order matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleArgs {
-    /// For each rule: whether it includes, and its pattern.
+    /// For each rule: true if it includes files, false if it excludes them; and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
 }
 
@@ -239,20 +238,21 @@ pub(crate) struct RecvArgs {
     /// otherwise they are refused, because in a home directory they are settings of programs
     #[arg(long, conflicts_with = "to_stdout")]
     pub(crate) allow_dot_names: bool,
-    /// When a transfer is complete, delete from its directories what the sender does not have;
-    /// needs --overwrite or --existing skip-unchanged. --delete=list only names what would be
-    /// deleted
+    /// When a transfer is complete, delete from the directories that it brought what the sender
+    /// does not have; needs --overwrite or --existing skip-unchanged. --delete=list only names what
+    /// would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "surplus", conflicts_with = "to_stdout")]
     pub(crate) delete: Option<DeleteArg>,
-    /// Most bytes that DIR may hold, as its filesystem counts them, whoever wrote them: a transfer
-    /// that does not fit is refused, or fails once the limit is reached [default: no limit]
+    /// Maximum number of bytes that DIR may hold, as its filesystem counts them, whoever wrote
+    /// them: a transfer that does not fit is refused, or fails once the limit is reached [default:
+    /// no limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with = "to_stdout")]
     pub(crate) quota: Option<u64>,
     /// How much of the filesystem stays free, such as 2GiB or 10% [default: 5%, at most 1GiB]
     #[arg(long, value_name = "SIZE|PERCENT", conflicts_with = "to_stdout")]
     pub(crate) keep_free: Option<KeepFree>,
-    /// Most files, directories and links of one transfer
+    /// Maximum number of files, directories and links in one transfer
     #[arg(long, value_name = "N", default_value_t = ENTRIES_MAX,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(ENTRIES_MAX)))]
     pub(crate) max_files: u32,
@@ -260,8 +260,8 @@ pub(crate) struct RecvArgs {
     /// each transfer and one at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
-    /// With --serve, most transfers at a time, and at most half of them from one host; further
-    /// senders wait
+    /// With --serve, maximum number of transfers at a time; one host may have at most half of them;
+    /// further senders wait
     #[arg(long, value_name = "N", default_value_t = TRANSFERS_MAX, requires = "serve",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(TRANSFERS_LIMIT)))]
     pub(crate) max_transfers: u32,
@@ -324,10 +324,10 @@ mirror! {
 mirror! {
     /// What becomes of files and directories that a transfer does not bring.
     DeleteArg of Delete {
-        /// Delete what the sender does not have; but nothing at all when its patterns have left
-        /// something out, or when it could not read all of its files
+        /// Delete what the sender does not have; delete nothing when the sender's patterns have
+        /// left something out, or the sender could not read all of its files
         Surplus,
-        /// Delete also what the sender's patterns have left out; but nothing at all when the sender
+        /// Delete also what the sender's patterns have left out; delete nothing when the sender
         /// could not read all of its files
         Excluded,
         /// Delete nothing, and name what --delete=surplus would delete
@@ -353,10 +353,10 @@ pub(crate) struct DemoArgs {
     /// Seed of the random loss
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Without PATH: least total size of the directories that are sent
+    /// Without PATH: minimum total size of the directories that are sent
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "200MB")]
     pub(crate) min_bytes: u64,
-    /// Without PATH: least total number of files in the directories that are sent
+    /// Without PATH: minimum number of files in the directories that are sent
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) min_files: u64,
     /// Maximum rate of the sender, for example 100MB/s

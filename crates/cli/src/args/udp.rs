@@ -1,4 +1,4 @@
-//! `udp serve`, `udp run` and `udp plot`.
+//! Flags of `udp serve`, `udp run` and `udp plot`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -36,12 +36,12 @@ pub(crate) struct UdpServeArgs {
     #[arg(default_value = "0.0.0.0:7701")]
     pub(crate) listen: SocketAddr,
     /// Groups that the server joins, and sends to, when an asking host names them; port 7500 unless
-    /// given. 224.0.0.0/24 and ff02::/16 are refused: they belong to the protocols of the link
-    /// itself [default: none]
+    /// given. 224.0.0.0/24 and ff02::/16 are refused: they are reserved for protocols of the local
+    /// link [default: none]
     #[arg(long, value_name = "GROUP[:PORT],...", value_delimiter = ',', value_parser = group)]
     pub(crate) allow_group: Vec<Group>,
-    /// Most bits a second that the server sends, headers included [default: 100Mbit/s to a group,
-    /// no limit to the host that asks]
+    /// Maximum bits a second that the server sends, headers included [default: 100Mbit/s to a
+    /// group, no limit to the host that asks]
     #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
     pub(crate) rate_max: Option<u64>,
     /// Highest time to live of what the server sends to a group; a host that asks for more is
@@ -65,8 +65,8 @@ pub(crate) struct UdpRunArgs {
     /// Host where `towline udp serve` runs; port 7701 unless given; several only with --group
     #[arg(value_name = "HOST[:PORT]", value_parser = place, required = true)]
     pub(crate) targets: Vec<Place>,
-    /// Send to this group, if the servers' --allow-group names it; each server joins it on the
-    /// interface by which it is reached
+    /// Send to this group, if the servers' --allow-group names it; each server joins the group on
+    /// the interface by which this host reaches the server
     #[arg(long, short, value_name = "GROUP[@IFACE]")]
     pub(crate) group: Option<Group>,
     /// Interface of this host for the group, by name, address or prefix [default: the one that
@@ -105,7 +105,8 @@ pub(crate) struct UdpRunArgs {
     /// Highest acceptable share of lost datagrams, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.1")]
     pub(crate) loss_max: f64,
-    /// Count trials from this number; each datagram carries the number of its trial
+    /// Number of the first trial; further trials count up from it. Each datagram carries the number
+    /// of its trial
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]

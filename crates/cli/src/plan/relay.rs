@@ -1,4 +1,4 @@
-//! `relay`.
+//! Plan of `relay`.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ pub(crate) struct RelayPlan {
     pub(crate) control_port: u16,
     /// The most bytes of data that are kept for repairs.
     pub(crate) kept_bytes_max: u64,
-    /// The address that answers Prometheus.
+    /// The address at which the relay serves its counters to Prometheus.
     pub(crate) metrics: Option<SocketAddr>,
     /// Faults to inject.
     #[serde(serialize_with = "text")]
@@ -45,9 +45,9 @@ impl RelayPlan {
         let (least, most) = (ports.clone().min(), ports.max());
         if args.pgm_port.is_none() && least != most {
             return Err(Failure::usage(
-                "the networks have different ports: write the same port for all, or give the \
-                 senders' PGM port as --pgm-port, here and at each receiver that listens at \
-                 another UDP port",
+                "the networks have different ports: write the same port for all; or give \
+                 --pgm-port, the senders' PGM port, here and at each receiver whose UDP port \
+                 differs from it",
             ));
         }
         if args.keep > KEPT_BYTES_MAX {
@@ -82,5 +82,5 @@ impl RelayPlan {
     }
 }
 
-/// The most bytes to keep; a larger number is taken for a typing error.
+/// The most bytes that may be set to be kept for repairs; more is taken for a typing error.
 const KEPT_BYTES_MAX: u64 = 64 << 30;

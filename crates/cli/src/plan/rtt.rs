@@ -1,4 +1,4 @@
-//! `rtt reflect`, `rtt run` and `rtt plot`.
+//! Plans of `rtt reflect`, `rtt run` and `rtt plot`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     failure::Failure,
 };
 
-/// The thread that moves packets.
+/// The settings of the thread that moves packets.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ThreadPlan {
     pub(crate) wait: WaitArg,
@@ -228,11 +228,11 @@ impl RttRunPlan {
     }
 }
 
-/// Returns how often a message is stamped: one in this many, or none for 0. An error when the user
-/// asked for stamps that the kernel cannot make, or for `--hops` without stamps.
+/// Returns N when one message in N gets time stamps from the kernel, and 0 when none does. An error
+/// when the user asked for stamps that the kernel cannot make, or for `--hops` without stamps.
 fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
-    // Stamps cost time. By default, when one engine cannot stamp, none does, so that the comparison
-    // is fair.
+    // Stamps cost time. By default, when one of the compared engines cannot stamp, no engine
+    // stamps, so that the comparison is fair.
     let can_stamp = args.over == OverArg::Udp && runs.iter().all(|run| run.engine.takes_stamps());
     let wanted = match args.stamp_every {
         Some(every) => every,
@@ -248,7 +248,8 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     };
     match has_asked {
         Some(name) if args.over != OverArg::Udp => Err(Failure::usage(format!(
-            "{name}: the kernel stamps single datagrams only; leave {name} or --over out"
+            "{name}: the kernel stamps only messages over UDP; leave out {name}, or leave out \
+             --over"
         ))),
         Some(name) if !can_stamp => Err(Failure::usage(format!(
             "{name}: with the engines mmsg and io_uring the kernel stamps nothing; leave {name} \
@@ -261,7 +262,7 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     }
 }
 
-/// Makes a variant for each rate with each class and engine that are compared.
+/// Makes a variant for each combination of rate, scheduling class and engine.
 fn variants(args: &RttRunArgs, thread: &ThreadPlan) -> Result<Vec<Variant>, Failure> {
     let rates: Vec<Option<u64>> = if args.ping_pong {
         vec![None]
@@ -392,5 +393,5 @@ impl PicturePlan {
 
 const ONE_BY_ONE: &str =
     "--over tcp and --over pgm work only with the default engine, recv: name no other";
-/// The shortest time that is of use for `--time`, `--timeout` and `--slice`.
+/// The shortest time that is accepted for `--time`, `--timeout` and `--slice`.
 const TIME_MIN: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! `send`, `recv` and `demo`.
+//! Plans of `send`, `recv` and `demo`.
 
 use std::{fmt, fs, path::PathBuf, time::Duration};
 
@@ -19,16 +19,16 @@ use crate::{
 /// `send --dry-run`: files and trees to a group, or to hosts over TCP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendPlan {
-    /// `-` is standard input.
+    /// What to send: paths, and `-` for standard input.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) stdin_name: String,
-    /// The directory that keeps standard input; `None` for the system's.
+    /// The directory that keeps standard input; `None` for the system's temporary directory.
     pub(crate) spool: Option<PathBuf>,
-    /// For each rule: whether it includes, and its pattern.
+    /// For each rule: true if it includes files, false if it excludes them; and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
     #[serde(skip)]
     pub(crate) selection: Selection,
-    /// Files that cannot be read, change or vanish are left out.
+    /// Files that change, vanish or cannot be read are left out.
     pub(crate) is_skipping: bool,
     /// A file that has several names is sent once, and its further names as hard links.
     pub(crate) has_hard_links: bool,
@@ -49,8 +49,8 @@ pub(crate) struct SendPlan {
     #[serde(rename = "line_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) line_timeout: Duration,
-    /// Begin when no new receiver has joined for this long. `None` with `--receivers`, `--expect`,
-    /// `--join-for` or `--to`.
+    /// The transfer begins when no new receiver has joined for this long. `None` with
+    /// `--receivers`, `--expect`, `--join-for` or `--to`.
     #[serde(rename = "settle_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) settle: Option<Duration>,
@@ -58,7 +58,7 @@ pub(crate) struct SendPlan {
     #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
-    /// `None` for a dry run that names neither a group nor hosts.
+    /// The session to send in; `None` for a dry run that names neither a group nor hosts.
     session: Option<SessionPlan>,
 }
 
@@ -69,7 +69,8 @@ impl SendPlan {
             .as_ref()
             .is_some_and(|session| session.config.strict_pgm())
         {
-            let text = format!("files need the receivers' reports, and {STRICT_PGM}: leave it out");
+            let text =
+                format!("files need the receivers' reports, and {STRICT_PGM}: leave that flag out");
             return Err(Failure::usage(text));
         }
         let is_stdin = |path: &&PathBuf| path.as_os_str() == STDIN;
@@ -144,8 +145,8 @@ impl SendPlan {
 
     /// Returns the session to send in.
     ///
-    /// **Panics** (bug): for a dry run that names neither a group nor hosts, because it sends
-    /// nothing.
+    /// **Panics** (bug): for a dry run that names neither a group nor hosts. A dry run sends
+    /// nothing, so it does not call this.
     pub(crate) fn session(&self) -> &SessionPlan {
         let session = self.session.as_ref();
         session.expect("only a dry run goes without a group")
@@ -169,23 +170,24 @@ const STDIN: &str = "-";
 /// standard output.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvPlan {
-    /// `None` for standard output.
+    /// The directory to receive into; `None` for standard output.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) existing: ExistingArg,
-    /// `None` deletes nothing.
+    /// What happens to files that are not in the transfer; `None`: they stay.
     pub(crate) delete: Option<DeleteArg>,
     /// Runs of zeros become holes, even when the sender does not ask for it.
     pub(crate) is_sparse: bool,
-    /// `None`: what arrives belongs to the user who receives it.
+    /// Who owns what arrives; `None` for the user who receives it.
     pub(crate) owner: Option<OwnerArg>,
-    /// Extended attributes become those of the sender.
+    /// Files and directories get the extended attributes that the sender tells.
     pub(crate) sets_xattrs: bool,
-    /// The directory that keeps a file for standard output; `None` for the system's.
+    /// The directory that keeps a file for standard output until it is whole; `None` for the
+    /// system's temporary directory.
     pub(crate) spool: Option<PathBuf>,
     pub(crate) permissions: ModesArg,
-    /// Names that begin with a dot are taken at the top of a transfer, too.
+    /// Entries at the top of a transfer may have names that begin with a dot.
     pub(crate) takes_dot_names: bool,
-    /// The most that the directory may hold; `None` for no limit.
+    /// The most bytes that the directory may hold; `None` for no limit.
     pub(crate) quota_bytes: Option<u64>,
     /// The space that stays free on the filesystem.
     #[serde(serialize_with = "text")]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::plan::{CapturePlan, ReplayPlan};
 
-/// `capture`.
+/// The report of `capture`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CaptureReport {
     pub(crate) sources: Vec<String>,
@@ -23,8 +23,8 @@ pub(crate) struct CaptureReport {
     /// `source`, `limit`, `stopped`, `sink` or `error`.
     pub(crate) ended_by: &'static str,
     pub(crate) elapsed_s: f64,
-    /// What `delivered`, `cut` and `unwritten` count; `received`, `filtered`, `unread` and losses
-    /// count frames as captured.
+    /// The unit of `delivered`, `cut` and `unwritten`. In contrast, `received`, `filtered`,
+    /// `unread` and the losses count frames as captured.
     pub(crate) unit: &'static str,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
@@ -34,7 +34,8 @@ pub(crate) struct CaptureReport {
     pub(crate) super_frames: u64,
     /// With `--segment`: super-frames that could not be cut up and were delivered whole.
     pub(crate) super_frames_left_whole: u64,
-    /// Packets that cutting up added: for each super-frame, its packets less one.
+    /// Packets added by cutting super-frames up: for each super-frame, one less than the number of
+    /// its packets.
     pub(crate) pieces: u64,
     pub(crate) cut: u64,
     pub(crate) unread: u64,
@@ -43,10 +44,11 @@ pub(crate) struct CaptureReport {
     pub(crate) lost: LostReport,
     /// How many packets the sockets saw by the kernel's count, drops included.
     pub(crate) seen: Option<u64>,
-    /// `seen` less all that is accounted for: 0 when the account closes.
+    /// `seen` minus all packets that are accounted for. 0 means that the account closes: no packet
+    /// is missing from it.
     pub(crate) residual: Option<i128>,
-    /// Packets that passed the filter, `pieces` included, less `delivered` and `unwritten`: 0 when
-    /// the account closes.
+    /// Packets that passed the filter, plus `pieces`, minus `delivered` and `unwritten`; 0 when the
+    /// account closes.
     pub(crate) sink_residual: i128,
     /// With `--check-gen`: what became of generated frames.
     pub(crate) generated: Option<SequenceReport>,
@@ -56,7 +58,7 @@ pub(crate) struct CaptureReport {
     pub(crate) taken_from_host: Vec<String>,
     /// The interfaces, in the order of their numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
-    /// The newest seconds, at most those of a day.
+    /// The newest seconds, at most 86,400 (one day).
     pub(crate) per_second: Vec<SecondReport>,
     /// How many seconds came before those of `per_second`; only their sums are known.
     pub(crate) seconds_unlisted: u64,
@@ -74,7 +76,7 @@ pub(crate) struct InterfaceReport {
     pub(crate) lost_interface: u64,
 }
 
-/// What was lost, by cause.
+/// The losses of a capture, by cause.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LostReport {
     pub(crate) ring: u64,
@@ -124,7 +126,7 @@ impl From<&SequenceCheck> for SequenceReport {
     }
 }
 
-/// A signal ended the capture.
+/// The value of `ended_by` when a signal ended the capture or replay.
 const STOPPED: &str = "stopped";
 
 fn end_name(ended: Option<&Ended>) -> &'static str {
@@ -137,7 +139,7 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
-/// Words what ended a capture.
+/// Returns the words for a value of `ended_by`.
 fn end_words(ended_by: &str) -> &'static str {
     match ended_by {
         "source" => "the source ended",
@@ -159,7 +161,7 @@ pub(crate) fn ring_remedy(lost: u64) -> Option<String> {
     })
 }
 
-/// Words the state of an account, with its last second, in one line.
+/// Describes the state of an account, with its last second, in one line.
 pub(crate) fn last_second(account: &Account) -> String {
     let second = account.seconds.last().copied().unwrap_or_default();
     format!(
@@ -172,10 +174,10 @@ pub(crate) fn last_second(account: &Account) -> String {
     )
 }
 
-/// Words the last line of an account: whether all packets are in it.
+/// Makes the last line of an account: whether all packets are accounted for.
 pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String {
     if sink_residual != 0 {
-        let text = "packets are neither delivered nor counted as not written";
+        let text = "packets were not delivered, and no counter of unwritten packets has them";
         return format!("the account does NOT close: {sink_residual} {text}\n");
     }
     match residual {
@@ -187,7 +189,7 @@ pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String
     }
 }
 
-/// `replay`.
+/// The report of `replay`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReplayReport {
     pub(crate) sources: Vec<String>,
@@ -207,8 +209,8 @@ pub(crate) struct ReplayReport {
     /// The attained rate as a share of the rate that an option or the stamps asked for; null at top
     /// speed, and when the replay was too short to tell.
     pub(crate) attained_share: Option<f64>,
-    /// What the link carries at the mean size; null when its driver names no speed, or nothing was
-    /// sent.
+    /// What the link carries at the mean size of the packets sent; null when its driver names no
+    /// speed, or nothing was sent.
     pub(crate) link: Option<LinkReport>,
     /// Packets that were sent cut short, because only a part of them had been captured.
     pub(crate) cut: u64,
@@ -216,8 +218,8 @@ pub(crate) struct ReplayReport {
     /// carrier or was switched off.
     pub(crate) refused: u64,
     pub(crate) refused_bytes: u64,
-    /// Packets that the interface dropped on their way out and that were not sent again. Its own
-    /// counter says so, and includes packets of other programs.
+    /// Packets that the interface dropped on their way out and that were not sent again. The count
+    /// comes from the interface's own counter, which includes packets of other programs.
     pub(crate) dropped_by_interface: u64,
     pub(crate) gap_error: Option<GapErrorReport>,
 }
@@ -229,9 +231,10 @@ pub(crate) struct LinkReport {
     pub(crate) speed_bits_per_s: u64,
     /// The mean of the frames that were sent, without check sequence.
     pub(crate) frame_bytes: f64,
-    /// How many such frames the link carries, each with check sequence, preamble and gap.
+    /// How many frames of this mean size the link carries each second, when each also takes check
+    /// sequence, preamble and gap.
     pub(crate) packets_per_s_max: f64,
-    /// The bits of these frames, without what the wire adds.
+    /// The bits of these `packets_per_s_max` frames, without check sequence, preamble and gap.
     pub(crate) bits_per_s_max: f64,
 }
 
@@ -340,7 +343,7 @@ impl Document for ReplayReport {
 }
 
 impl ReplayReport {
-    /// Words what the user should know about the rate.
+    /// Lists what the user should know about the rate.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.cut > 0 {
@@ -378,7 +381,7 @@ impl ReplayReport {
         remarks
     }
 
-    /// Words the rate that was asked for, beside the rate that the link carries.
+    /// Writes the rate that was asked for, beside the rate that the link carries.
     fn rates(&self, text: &mut String) {
         let asked = self
             .asked_packets_per_s
@@ -399,7 +402,7 @@ impl ReplayReport {
     }
 }
 
-/// One second.
+/// The counts of one second of a capture.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SecondReport {
     pub(crate) at_s: u64,
@@ -454,8 +457,8 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                // Only block rings and XDP sockets count this. If there are losses and the count is
-                // 0, nobody counted.
+                // Only block rings and XDP sockets count this. So if there are losses and the count
+                // is 0, the times were not counted.
                 ring_full_times: Some(losses.freezes)
                     .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,
@@ -480,7 +483,7 @@ impl CaptureReport {
     }
 
     /// Returns true when generated frames came damaged, or when more are missing than the filter
-    /// rejected. Rejected frames also look missing, because nobody saw their numbers.
+    /// rejected. Rejected frames also count as missing, because their numbers are not looked at.
     pub(crate) fn has_gaps(&self) -> bool {
         let check = self.generated.as_ref();
         check.is_some_and(|check| check.corrupt > 0 || check.missing > self.filtered)
@@ -525,7 +528,7 @@ impl CaptureReport {
         }
     }
 
-    /// Words the account in one line.
+    /// Returns the account in one line.
     pub(crate) fn one_line(&self) -> String {
         format!(
             "{} delivered, {} lost in the ring, {} by the interface, {} not written",

@@ -22,10 +22,11 @@ pub(super) enum Place {
     Free,
     /// The sender takes no place of its own: it may continue a transfer that has lost its sender.
     Claim,
-    /// In place of the transfer with this index, whose sender has not answered for a while.
+    /// The sender may be asked in place of the sender of the transfer with this index, which has
+    /// not answered for a while.
     InsteadOf(usize),
-    /// Not at present: as many senders as allowed are being asked, or the store of an earlier
-    /// transfer still works.
+    /// The sender may not be asked yet: as many senders as allowed are being asked, or the store of
+    /// an earlier transfer still works.
     Later,
     /// All places for transfers are taken, and this sender continues no transfer.
     Full,
@@ -114,7 +115,7 @@ impl<I: Intake> Transfers<I> {
             let is_asked = transfer.state == State::Asking;
             is_asked.then(|| (index, transfer.sender.address.ip(), since))
         });
-        // Where senders dial, a host that was asked does not make another host wait.
+        // When senders dial this receiver, a host that was asked does not make other hosts wait.
         let counts = |whose| self.door.is_none() || whose == host;
         let is_fresh = |(_, whose, since)| counts(whose) && now.since(since) < ANSWER_EXPECTED;
         if self.config.is_single && asked.clone().any(is_fresh) {
@@ -123,7 +124,8 @@ impl<I: Intake> Transfers<I> {
         let seat = seat(now, host, self.config.prospects_max, asked, &mut self.rng);
         match seat {
             Seat::Free => place,
-            // Others can wait in line for as long as a sender on a slow path takes to answer.
+            // No seat is taken from a sender that is late, perhaps on a slow path: the new sender
+            // can wait in line meanwhile.
             Seat::InsteadOf(_) if self.has_line() => Place::Later,
             Seat::InsteadOf(index) => Place::InsteadOf(index),
             Seat::None => Place::Later,
@@ -148,12 +150,12 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Says whether a host has a place for one more transfer. The transfer at `asked` does not
-    /// count, because its sender wants the place. A transfer that gives way to it does not count
-    /// either.
+    /// count, because its sender wants the place. A transfer that gives way to one from `host` does
+    /// not count either.
     ///
-    /// Where senders wait in line, a sender that is asked has its place already, unless it was let
-    /// in by [`Place::Claim`]. So it finds a place for what it offers, unless places are lost
-    /// meanwhile.
+    /// Where senders wait in line, a sender that is asked has its place already, except one that
+    /// was let in by [`Place::Claim`]. The place is still there when the offer comes, unless places
+    /// were lost meanwhile.
     fn room_for(&self, host: IpAddr, asked: Option<usize>) -> Place {
         let has_line = self.has_line();
         let has_place = |&(index, t): &(usize, &Transfer<I::Store>)| {
@@ -174,7 +176,7 @@ impl<I: Intake> Transfers<I> {
     /// that has lost its sender. Such a transfer is one of the sender's own host. With a key, and
     /// while nobody waits in line, it may be one of any host. At most as many senders are asked in
     /// this way at a time as there are such transfers. A sender whose offer was put off is not
-    /// asked in this way again: it could otherwise pass by the senders that wait.
+    /// asked in this way again: otherwise it could pass by the senders that wait.
     pub(super) fn may_claim(&self, sender: &Sender) -> bool {
         let host = sender.address.ip();
         let door = self.door.as_ref();
@@ -192,7 +194,7 @@ impl<I: Intake> Transfers<I> {
         may && !self.turned_away.was_put_off(sender)
     }
 
-    /// Decides on what the sender of the transfer at `index` offers.
+    /// Decides what to do with the offer that came for the transfer at `index`.
     pub(super) fn decide(&mut self, index: usize, offer: &Offer) -> Decision<I::Store> {
         let sender = self.all[index].sender;
         let host = sender.address.ip();
@@ -227,7 +229,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Returns true where senders that find no place wait in line.
+    /// Returns true when this receiver has a line, in which senders that find no place wait.
     const fn has_line(&self) -> bool {
         self.door.is_some() && !self.config.is_single
     }
@@ -278,7 +280,9 @@ impl<I: Intake> Transfers<I> {
         let most = transfers(self.config.transfers_max);
         match self.intake.stores_ending() {
             0 => format!("{most} at once, and all are under way"),
-            ending => format!("{most} at once, and {ending} that are over still wait for its disk"),
+            ending => {
+                format!("{most} at once, and {ending} that have ended still wait for its disk")
+            }
         }
     }
 
@@ -343,10 +347,10 @@ pub(super) struct TurnedAway(VecDeque<Known>);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     sender: Sender,
-    /// True when the sender is not dialled again. When false, the sender may be dialled again; only
+    /// True when the sender is not dialled again. When false, the sender may be dialled again, but
     /// the event about it is not repeated.
     is_barred: bool,
-    /// True when the sender was greeted, and there was no place for what it offered.
+    /// True when the sender was greeted, and there was no place for the transfer that it offered.
     is_put_off: bool,
     /// How often the sender has not answered; until `rests_until` it is not dialled.
     silences: u32,
@@ -373,7 +377,7 @@ impl TurnedAway {
     }
 
     /// Remembers a sender that has not answered: it is dialled again after a while. Returns true
-    /// when it was not among those turned away.
+    /// when the sender was not yet among those turned away.
     pub(super) fn rest(
         &mut self,
         now: Instant,
@@ -386,7 +390,7 @@ impl TurnedAway {
         is_new
     }
 
-    /// Returns what is known of a sender, and whether that is new.
+    /// Returns the entry of a sender, and true when the entry was made by this call.
     fn entry(
         &mut self,
         sender: Sender,

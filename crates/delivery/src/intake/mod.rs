@@ -22,8 +22,8 @@
 //!
 //! Invariants:
 //! - A block reaches only the transfer of the sender whose stream brought it.
-//! - A sender that is not admitted is not dialled. Nothing is kept for it but its address and
-//!   session, in a bounded list.
+//! - A sender that is not admitted is not dialled. Only its address and session are kept, in a
+//!   bounded list.
 //! - At most `transfers_max` transfers are under way, and at most `prospects_max` senders are
 //!   asked.
 //! - An accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
@@ -79,7 +79,7 @@ pub struct Transfers<I: Intake> {
     all: Vec<Transfer<I::Store>>,
     /// Connections that belong to no transfer; they are to be closed.
     strays: VecDeque<LinkId>,
-    /// The door for senders that dial this receiver; `None` where marks announce senders.
+    /// Decides which senders that dial are let in; `None` where marks announce senders.
     door: Option<Door>,
     next_number: u32,
     routes: Routes,
@@ -87,7 +87,8 @@ pub struct Transfers<I: Intake> {
     dials: Dials,
     rng: Rng,
     is_cancelled: bool,
-    /// Verdicts that the owner has not taken yet: few, because it takes them within the turn.
+    /// Verdicts that the owner has not taken yet: few, because the owner takes them within the
+    /// turn.
     verdicts: VecDeque<StreamVerdict>,
     events: Events<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
@@ -125,8 +126,8 @@ struct Transfer<S> {
     /// The packet stream that brings the blocks; `None` when it is over, or none is known.
     stream: Option<u32>,
     state: State,
-    /// The sender was asked although it has no place: it may continue a transfer that has lost its
-    /// sender.
+    /// True when the sender was asked although no place for a transfer is free, because it may
+    /// continue a transfer that has lost its sender.
     is_claim: bool,
     /// How many packets the kernel had dropped when this transfer first looked at the stream.
     host_drops_before: Option<u64>,
@@ -137,8 +138,8 @@ struct Transfer<S> {
 enum State {
     /// The sender's offer is not known yet, or not decided upon.
     Asking,
-    /// The offer was taken, or this receiver of a single transfer failed before that. The owner is
-    /// told what happens.
+    /// The offer was taken, or the only transfer of this receiver failed before that. From now on
+    /// the owner gets the transfer's events.
     Accepted,
     /// The transfer is over or given up: its connections are being closed.
     Leaving,
@@ -320,7 +321,7 @@ impl<I: Intake> Transfers<I> {
                 transfer.receiver.session_back();
             }
             transfer.receiver.mark(now, mark);
-            // A copy of the mark in another stream vouches for nothing.
+            // A mark that was copied into another stream does not make that stream genuine.
             if transfer.state == State::Accepted && transfer.stream == Some(stream) {
                 self.verdicts.push_back(StreamVerdict::Genuine(stream));
             }
@@ -362,7 +363,7 @@ impl<I: Intake> Transfers<I> {
     fn full(&mut self, sender: Sender, in_use: &str) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            let text = format!("this receiver takes {in_use}; one must end first");
+            let text = format!("this receiver takes {in_use}; a transfer must end first");
             self.refused(sender, text);
         }
     }
@@ -437,7 +438,7 @@ impl<I: Intake> Transfers<I> {
         let transfer = &mut self.all[index];
         let is_over = transfer.receiver.is_over();
         if transfer.state == State::Asking && is_over && is_only {
-            // The reason lies at this end, so the next sender would be refused, too.
+            // The transfer failed for a reason at this end, which would stop the next one, too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
@@ -460,7 +461,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on what happened in a transfer; leaves it when it is over, unless it is a single one.
+    /// Passes on what happened in a transfer. Leaves the transfer when it is over, except when this
+    /// receiver is for a single transfer.
     fn tell(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -533,14 +535,15 @@ impl<I: Intake> Transfers<I> {
             .rest(now, transfer.sender, &mut self.counters)
     }
 
-    /// Returns true when no other sender is asked, and no other transfer is under way.
+    /// Returns true when, apart from the transfer at `index`, no sender is asked and no transfer is
+    /// under way.
     fn is_only(&self, index: usize) -> bool {
         let mut others = self.all.iter().enumerate().filter(|&(at, _)| at != index);
         others.all(|(_, other)| other.state == State::Leaving)
     }
 
-    /// Decides on a manifest that a sender offers: continues a transfer with it, takes it, or
-    /// declines it.
+    /// Decides on a manifest that a sender offers: continues a transfer with it, takes it, puts the
+    /// sender off, or declines the manifest.
     fn offered(&mut self, now: Instant, index: usize, offer: Offer) {
         let sender = self.all[index].sender;
         match self.decide(index, &offer) {
@@ -577,7 +580,7 @@ impl<I: Intake> Transfers<I> {
     fn give_way(&mut self, now: Instant, host: IpAddr) {
         let former = self.all.iter().position(|t| self.gives_way(t, host));
         if let Some(index) = former {
-            let text = "the sender gave this receiver up, and sends something else";
+            let text = "the sender gave up on this receiver, and sends something else";
             self.all[index].receiver.cancel(now, text);
             self.tell(index);
             self.leave(index);

@@ -65,7 +65,7 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos((seconds + 1) * 1_000_000_000)
 }
 
-/// The number of the packet stream that a host sends from this port.
+/// Returns the number of the packet stream that a host sends from this port.
 fn stream(host: u8, port: u32) -> u32 {
     u32::from(host) * 1000 + port
 }
@@ -76,7 +76,7 @@ fn objects(session_id: u64) -> Mark {
     mark
 }
 
-/// Lets a host be heard, whose session has this id, and its packets this source port.
+/// Lets the receiver hear a session with this id, whose packets have this source port.
 fn hear<I: Intake>(receiver: &mut Transfers<I>, now: Instant, host: u8, port: u32, id: u64) {
     let source = Fabric::address(host.into()).ip();
     let heard = Heard {
@@ -89,7 +89,7 @@ fn hear<I: Intake>(receiver: &mut Transfers<I>, now: Instant, host: u8, port: u3
     receiver.observe(now, |_| None);
 }
 
-/// One block of host 1's first stream.
+/// Gives the receiver one block of host 1's first stream.
 fn block<I: Intake>(receiver: &mut Transfers<I>, header: BlockHeader, bytes: &[u8]) {
     let payload = [&header.to_bytes()[..], bytes].concat();
     receiver.handle_block(at(1), stream(1, 1), &payload);
@@ -358,7 +358,7 @@ fn a_keyed_sender_continues_at_another_address_of_a_network_that_has_its_share()
         hear(&mut receiver, at(1), 3, 1, 9);
         let told = refusals(&mut receiver);
         let text = "this receiver takes 3 transfers from the network fd00::/64 at once, and all \
-                    are under way; one must end first";
+                    are under way; a transfer must end first";
         assert_eq!(told, [(sender(3, 9), text.to_owned())]);
         receiver.config.receiver.key = Some(key);
         hear(&mut receiver, at(1), 4, 1, 9);
@@ -421,7 +421,7 @@ fn an_unwanted_plan_is_declined_with_the_owners_reason() {
     assert!(receiver.all.is_empty(), "not asked again");
 }
 
-/// A receiver whose only transfer, `a` of host 1, was given up by its sender.
+/// Makes a receiver whose only transfer, `a` of host 1, was given up by its sender.
 fn given_up() -> (Transfers<Choosy>, Arc<Manifest>) {
     let config = ObjectReceiverConfig::single(TransferReceiverConfig::new("r", 1));
     let mut receiver = Transfers::new(config, Choosy::default());
@@ -611,7 +611,7 @@ fn at_ms(ms: u64) -> Instant {
     at(0) + Duration::from_millis(ms)
 }
 
-/// Host `host` announces a session with this id and control port.
+/// Announces a session of `host` with this id and control port.
 fn announce<I: Intake>(
     receiver: &mut Transfers<I>,
     now: Instant,
@@ -658,8 +658,8 @@ fn answer<I: Intake>(
     }
 }
 
-/// Lets 16 sessions of one host be heard for a minute that take connections and stay silent; the
-/// time until another host that is heard every 50 ms is dialled.
+/// Lets the receiver hear 16 silent sessions of one host and, from 10 s on, another host every 50
+/// ms. Returns after how many more milliseconds it dials the other host.
 fn asked_beside_silence<I: Intake>(mut receiver: Transfers<I>, hosts: [IpAddr; 2]) -> u64 {
     for ms in (0..60_000).step_by(50) {
         for id in 1..=16 {
@@ -693,9 +693,9 @@ fn a_host_with_silent_sessions_keeps_no_other_host_out() {
     }
 }
 
-/// Lets eight sessions a second be heard with closed ports, by the address of a sender that is
-/// there, which is heard every 30 ms from 20 s on. The time until that one is dialled, and the
-/// dials before.
+/// Lets the receiver hear eight new sessions a second with closed ports, at a sender's address.
+/// From 20 s on, it also hears the sender every 30 ms. Returns after how many more milliseconds it
+/// dials the sender, and how often it dialled in the first 20 s.
 fn asked_beside_closed_ports<I: Intake>(mut receiver: Transfers<I>, host: IpAddr) -> (u64, u32) {
     let (mut before, mut is_asked) = (0, false);
     for ms in (0..60_000).step_by(5) {

@@ -54,7 +54,7 @@ pub enum ManifestError {
     Version {
         /// The manifest's version.
         version: u8,
-        /// The newest version that is known.
+        /// The newest version that this receiver knows.
         known: u8,
     },
     /// The list of owners cannot be written.
@@ -71,7 +71,7 @@ pub enum ManifestError {
     ManifestTooLong {
         /// The manifest's length in bytes.
         bytes: u64,
-        /// The limit in bytes.
+        /// The greatest length allowed, in bytes.
         max: u64,
     },
     /// There are more entries than allowed: raise the limit or send less.
@@ -81,14 +81,14 @@ pub enum ManifestError {
     TooManyEntries {
         /// The number of entries.
         entries: u32,
-        /// The limit.
+        /// The most entries allowed.
         max: u32,
     },
     /// There are more slabs than allowed. At the sender, there are too many even with the largest
     /// slabs.
     #[error("the content is too long: it has more than {max} slabs; send less at a time")]
     TooManySlabs {
-        /// The limit.
+        /// The most slabs allowed.
         max: u32,
     },
     /// All files together are longer than 2^63 - 1 bytes.
@@ -102,12 +102,12 @@ pub enum ManifestError {
         /// The content's size that the header says, in bytes.
         header: u64,
     },
-    /// An entry must not be created.
+    /// An entry that a receiver must not create.
     #[error("entry \"{path}\": {fault}")]
     Path {
         /// The entry's path with all but printable ASCII escaped, cut to 200 characters.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the entry.
         fault: PathFault,
     },
 }
@@ -155,10 +155,10 @@ pub enum PathFault {
     #[error("the path comes twice")]
     Duplicate,
     /// The entries are not in depth-first order.
-    #[error("the path is out of order")]
+    #[error("the manifest does not list it in depth-first order")]
     Order,
     /// The entry's parent is not a directory of the manifest.
-    #[error("its parent is not a directory of the manifest")]
+    #[error("the manifest does not list its parent as a directory")]
     Parent,
     /// The entry is no file, and has a size.
     #[error("it has a size, but is not a file")]
@@ -173,7 +173,7 @@ pub enum PathFault {
     #[error("the symbolic link leads out of the tree")]
     LinkOut,
     /// A hard link names no file, or one that comes after it.
-    #[error("a hard link must name a file that comes before it")]
+    #[error("a hard link must name a file that the manifest lists before the link")]
     HardLink,
     /// A hard link has a mode or time of its own.
     #[error("a hard link must not have a mode or time of its own")]
@@ -321,7 +321,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     Ok(parts)
 }
 
-/// Checks that the entry has no extended attributes if it is a link of either kind.
+/// Checks that the entry has no extended attributes if it is a symbolic or a hard link.
 fn check_attributes(
     sections: &Sections<'_>,
     entry: &EntryRef<'_>,

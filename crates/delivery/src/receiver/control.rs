@@ -23,8 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) call: Call,
-    /// Since when there has been no connection on which the sender admitted this receiver; without
-    /// meaning while there is one.
+    /// Since when there has been no connection on which the sender admits this receiver. The value
+    /// has no meaning while there is such a connection.
     lost_at: Instant,
     /// When the sender was dialled first, or when it first dialled this receiver.
     asked_at: Option<Instant>,
@@ -58,18 +58,18 @@ impl Reading {
 impl<S: Store> TransferReceiver<S> {
     /// Tells which sender to dial. `session_id` and `receiver_count` are those of its mark; `peer`
     /// is the address from which the mark came, with the mark's control port. The caller has
-    /// checked that this address is unicast, and that the SPM names it as its sender's. The call is
-    /// ignored when the transfer is over, and while there is a sender:
-    /// [`TransferReceiver::session`] says which.
+    /// checked that this address is unicast, and that the SPM names it as the address of the
+    /// source. The call is ignored when the transfer is over, and while there is a sender:
+    /// [`TransferReceiver::session`] names that sender.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session_id: u64, receiver_count: u32) {
         if self.sender.is_none() && !self.is_over() {
             self.sender = Some(self.sender_at(now, peer, session_id, receiver_count));
         }
     }
 
-    /// Greets a sender on a connection that it has dialled; `entry` holds what has arrived on it.
-    /// The first such connection says which sender this receiver has; the caller sees to it that
-    /// later ones are of the same sender and session.
+    /// Greets a sender on a connection that the sender has dialled; `entry` holds what has arrived
+    /// there. The first such connection decides which sender this receiver has. The caller ensures
+    /// that later connections are of the same sender and session.
     pub(crate) fn answer_call(
         &mut self,
         now: Instant,
@@ -89,8 +89,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Notes that another connection of the sender has taken the place of the open one. What the
-    /// sender was told on the old one may not have arrived.
+    /// Notes that another connection of the sender has taken the place of the open one. Messages
+    /// sent on the old connection may not have arrived.
     fn replaced(&mut self, now: Instant) {
         if let Some(sender) = &mut self.sender {
             sender.lost_at = now;
@@ -121,7 +121,7 @@ impl<S: Store> TransferReceiver<S> {
         self.counters.redirected += 1;
         let is_dialled = |sender: &Sender| sender.call.is_dialled_by_sender();
         let mut next = self.sender_at(now, peer, session_id, 0);
-        // The new session has made its offer to a prospect already.
+        // The sender has already answered another receiver of this process with its offer.
         next.call = next.call.answered_elsewhere();
         if self.sender.as_ref().is_some_and(is_dialled) {
             next.call = Caller::expect(now, (peer, session_id), self.config.number);
@@ -152,7 +152,7 @@ impl<S: Store> TransferReceiver<S> {
         if self.step == Step::Offered {
             self.store = Some(store);
             self.joined(now);
-            // What the sender said right behind its offer has waited.
+            // Messages that the sender sent right after its offer have waited unread.
             if let Some(link) = self.link() {
                 self.read(now, link, &[]);
             }
@@ -269,7 +269,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Returns true for a connection that is not open yet, unless the sender has said on an earlier
-    /// one that the name is taken.
+    /// connection that this receiver's name is taken.
     fn is_connecting(&self, link: LinkId) -> bool {
         let call = self.sender.as_ref().map(|sender| &sender.call);
         call.is_some_and(|call| call.connecting_link() == Some(link) && !call.is_name_taken())
@@ -286,8 +286,8 @@ impl<S: Store> TransferReceiver<S> {
         earliest(sender.call.due(), give_up)
     }
 
-    /// Says when to give up. Never while the store commits: the commit may still succeed after a
-    /// failure was reported.
+    /// Says when to give up. `None` while the store commits: otherwise the commit could succeed
+    /// after this end had reported a failure.
     fn give_up_at(&self, sender: &Sender) -> Option<Instant> {
         if self.welcome.is_none() {
             let more = match sender.call.is_name_taken() {
@@ -299,8 +299,8 @@ impl<S: Store> TransferReceiver<S> {
         (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
-    /// Counts the time without a connection from now on, because the store is done: the sender
-    /// needs the proof, so it is dialled for as long again.
+    /// Restarts the count of the time without a connection, because the store is done. The sender
+    /// needs the proof, so this receiver dials it for another `give_up_after`.
     pub(super) fn look_on(&mut self, now: Instant) {
         if let Some(sender) = self.sender.as_mut().filter(|s| s.call.link().is_none()) {
             sender.lost_at = now;
@@ -319,7 +319,7 @@ impl<S: Store> TransferReceiver<S> {
             let seconds = self.config.give_up_after.as_secs();
             let text = match &sender.given_up {
                 Some(why) => format!(
-                    "the sender gave this receiver up ({why}) and has not come back within \
+                    "the sender gave up on this receiver ({why}) and has not come back within \
                      {seconds} s"
                 ),
                 None => format!(
@@ -391,7 +391,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Handles a connection that ended without a good-bye: dials again after a while, or expects
-    /// the sender to.
+    /// the sender to dial.
     fn lost(&mut self, now: Instant, link: LinkId) {
         if let Some(sender) = &mut self.sender
             && self.caller.rival_lost(&mut sender.call, link)
@@ -493,7 +493,8 @@ impl<S: Store> TransferReceiver<S> {
             // again.
             Step::Manifest => self.send_lacking(now, 0),
             Step::Receiving | Step::Committing | Step::Delivered => self.send_standing(now),
-            // The sender may have asked on the former connection, and does not ask twice.
+            // On the former connection, the sender may have asked what this end lacks. It does not
+            // ask again, so this end acts as if it had been asked now.
             Step::Preparing => {
                 let (pass, position) = (0, None);
                 self.pass_ended(now, &PassEnd { pass, position });
@@ -534,8 +535,8 @@ impl<S: Store> TransferReceiver<S> {
             }
             is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
-        // A refusal that may pass counts as a lost connection. For example, a sender that was
-        // restarted at the same port refuses the old session; the mark of its new session follows.
+        // A refusal that may be temporary counts as a lost connection. For example, a sender
+        // restarted at the same port refuses the old session, then sends its new session's mark.
         if is_passing {
             self.caller.links.abort(link);
             return self.lost(now, link);

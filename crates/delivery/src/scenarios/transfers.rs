@@ -80,7 +80,7 @@ fn two_hundred_receivers_all_become_whole_with_few_reports() {
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven());
     world.assert_whole();
-    // What few lack goes to them alone: that is far less than a further pass to all.
+    // Blocks that few receivers lack go to these alone: far less than a further pass to all.
     let counters = world.sender.counters();
     assert!(
         counters.fill_bytes < 4 * world.manifest.content_bytes(),
@@ -95,7 +95,7 @@ fn a_tree_without_content_is_delivered_too() {
         vec![],
         vec![Entry::directory("d"), Entry::file("d/none", 0)],
     ] {
-        // Of twenty, some are due to answer only when all is in place: proofs come behind HAVE.
+        // With 20 receivers, some commit before they answer pass 0. All still send HAVE first.
         for receivers in [1, 2, 20] {
             let mut world = World::new(4, receivers, entries.clone());
             let outcome = world.run(MINUTE);
@@ -239,7 +239,7 @@ fn a_late_joiner_ends_whole() {
         };
         assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
         world.nodes[2].joins_at = world.now + Duration::from_millis(after_ms);
-        // It is beyond the expected set: the others' end would cut it off, so they stay a while.
+        // Receiver 3 is a guest. A slow store at receiver 1 gives it more time until the end.
         world.nodes[0].store_mut().faults.full_every = 2;
         let outcome = world.run(MINUTE);
         assert!(outcome.is_proven(), "{outcome:#?}");
@@ -288,7 +288,7 @@ fn joiners_beyond_the_expected_set_do_not_delay_the_end() {
         let config = TransferSenderConfig::new(SESSION, 1, SEED);
         TransferSender::new(config, Arc::clone(&world.manifest), content, world.now)
     };
-    // Whichever joins second stands still from then on.
+    // The receiver that joins second stands still from then on.
     assert!(world.run_until(MINUTE, |world| world.sender.outcome().receivers.len() == 2));
     let second = world.sender.outcome().receivers[1].name.clone();
     let index = second[1..].parse::<usize>().unwrap() - 1;
@@ -354,7 +354,7 @@ fn what_an_earlier_attempt_left_is_verified_and_not_sent_again() {
     assert!(outcome.is_proven(), "{outcome:#?}");
     world.assert_whole();
     assert!(world.sender.counters().block_bytes < world.content.len() as u64 * 6 / 10);
-    // The same with a byte on the disk gone wrong since.
+    // The same again, but one bit of the bytes on the disk has changed.
     let mut world = World::new(16, 2, tree());
     let mut stale = world.content[..half].to_vec();
     stale[half / 2] ^= 1;
@@ -498,14 +498,14 @@ pub(super) fn config(expected: u32) -> TransferSenderConfig {
     config
 }
 
-/// Bytes that a restart may cost beyond what is lacking.
+/// The most bytes that may be sent after a restart, in addition to those that the receiver lacks.
 const RESTART_MAX: u64 = 8 << 20;
 
 pub(super) fn large() -> Vec<Entry> {
     vec![Entry::file("f", 24 << 20), Entry::file("g", 100)]
 }
 
-/// Runs until the first receiver holds so much of a hundred.
+/// Runs until the first receiver holds `percent` of the content.
 pub(super) fn run_to(world: &mut World, percent: u64) {
     let mark = world.manifest.content_bytes() * percent / 100;
     let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
@@ -517,7 +517,7 @@ fn report<'a>(outcome: &'a TransferOutcome, name: &str) -> &'a crate::ReceiverRe
     all.find(|report| report.name == name).expect("it joined")
 }
 
-/// What a killed receiver leaves for its successor: everything that was written.
+/// Makes the successor of a killed receiver. It starts with the slabs that were complete.
 fn successor(world: &World, index: usize, instance: u64) -> Node {
     let node = &world.nodes[index];
     let mut store = MemoryStore::default();
@@ -591,7 +591,7 @@ fn a_sender_that_gave_everybody_up_and_sends_again_goes_on_with_what_is_held() {
     };
     let mut world = World::with(66, 2, large(), sending());
     run_to(&mut world, 30);
-    // Its host is cut off: nobody hears anything, and no connection is closed.
+    // The sender's host is cut off: no receiver hears anything, and no connection is closed.
     for node in &mut world.nodes {
         node.is_up = false;
     }
@@ -603,7 +603,7 @@ fn a_sender_that_gave_everybody_up_and_sends_again_goes_on_with_what_is_held() {
     for node in &mut world.nodes {
         node.is_up = true;
     }
-    // What it had to say comes before it sends again.
+    // The sender's last messages arrive before it sends again.
     let is_told = |world: &World| world.nodes.iter().all(|node| node.receiver.is_given_up());
     world.fabric.listening.clear();
     assert!(world.run_until(MINUTE, is_told));
@@ -711,7 +711,7 @@ fn a_guest_never_delays_the_others() {
     let mut config = config(0);
     config.expected_names = vec!["r2".to_owned()];
     let mut world = World::with(46, 2, tree(), config);
-    // The guest is there first, hears nothing, and stands still in the end.
+    // The guest joins first, but no packet reaches it, and it stands still in the end.
     world.nodes[0].loss.per_mille = 1000;
     world.nodes[1].joins_at = world.now + Duration::from_millis(200);
     let began = world.now;
@@ -765,7 +765,7 @@ fn a_second_live_receiver_of_one_name_is_refused() {
 fn the_successor_of_one_whose_end_was_not_heard_is_let_in() {
     let mut world = World::with(48, 2, large(), config(2));
     run_to(&mut world, 20);
-    // Its connection stays open at the sender, and silent.
+    // The connection of the first receiver stays open at the sender, but is silent.
     world.nodes[0] = successor(&world, 0, 1001);
     let outcome = world.run(2 * MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
@@ -805,7 +805,7 @@ fn nothing_is_sent_while_no_expected_receiver_is_there() {
     assert_eq!(world.sender.counters().block_bytes, sent);
     assert_eq!(world.sender.counters().pauses, 1);
     assert_eq!(failure(&outcome, "r1").0, ErrorCode::TimedOut);
-    // The progress timeout is shorter than the time to come back, and holds for both.
+    // The progress timeout is shorter than the time to reconnect, so it applies to both.
     assert!(world.now.since(began) < Duration::from_secs(7));
 }
 
@@ -821,7 +821,7 @@ fn sending_goes_on_when_the_only_receiver_comes_back() {
     world.assert_whole();
 }
 
-/// Three receivers, of which the first takes a tenth of what the packet stream could carry.
+/// Makes a world of three receivers. The first takes a tenth of what the packet stream could carry.
 fn with_a_slow_one(policy: SlowPolicy) -> World {
     let mut config = config(3);
     config.slow = policy;
@@ -874,7 +874,7 @@ fn a_slow_receiver_is_dropped_where_the_policy_says_so() {
     let outcome = world.run(MINUTE);
     let (code, text) = failure(&outcome, "r1");
     assert_eq!(code, ErrorCode::TooSlow);
-    assert!(text.contains("what limits it is its CPU"), "{text}");
+    assert!(text.contains("limited by its CPU"), "{text}");
     assert!(matches!(state(&outcome, "r2"), ReceiverState::Done { .. }));
     assert!(matches!(state(&outcome, "r3"), ReceiverState::Done { .. }));
 }
@@ -931,8 +931,8 @@ fn eight_receivers_with_growing_loss_all_become_whole_and_the_slowest_is_named()
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Never wrong content, never silence: whatever happens, every receiver ends whole or with a
-    /// reason, and so does the sender.
+    /// Whatever happens, nobody ends with wrong content or without an outcome: every receiver ends
+    /// whole or with a reason, and so does the sender.
     #[test]
     fn any_mix_of_faults_ends_whole_or_named(
         seed in any::<u64>(),

@@ -28,13 +28,14 @@ impl<C: Content> TransferSender<C> {
         }
         if member.link.is_none() {
             if self.invitations.waits_for(slot) {
-                // The receiver's host has answered, and greets when it has a place.
+                // The receiver's host has answered, and makes this sender wait its turn. This wait
+                // does not count as a lost connection.
                 member.gone_at = now;
             }
             if now.since(member.gone_at) >= patience {
                 let seconds = patience.as_secs();
                 let text = format!(
-                    "the connection to it is lost, and there was none again within {seconds} s"
+                    "the connection to it was lost, and no new one came up within {seconds} s"
                 );
                 self.fail(now, slot, ErrorCode::TimedOut, &text);
             }
@@ -149,7 +150,8 @@ impl<C: Content> TransferSender<C> {
             let text = if self.members[slot].is_expected {
                 "its connection was lost before the transfer began"
             } else {
-                "the sender no longer waits for this receiver, which it did not expect"
+                "the sender has ended the transfer, and does not wait for receivers that it was \
+                 not told to expect"
             };
             self.fail(now, slot, ErrorCode::Cancelled, text);
             if let Some(link) = self.members[slot].link {

@@ -39,7 +39,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns the receiver that the others wait for.
+    /// Returns the index in `members` of the receiver that the others wait for.
     fn awaited(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
             let has_place = member.stream.moved_at.is_some();
@@ -57,7 +57,7 @@ impl<C: Content> TransferSender<C> {
     fn act_on_slow(&mut self, now: Instant, slot: usize) {
         if self.config.slow == SlowPolicy::Drop {
             let limit = self.members[slot].limited_by();
-            let text = format!("it held the others back; what limits it is {limit}");
+            let text = format!("it held the others back; it was limited by {limit}");
             return self.fail(now, slot, ErrorCode::TooSlow, &text);
         }
         self.demote_one(slot, Demotion::Slow);
@@ -65,7 +65,8 @@ impl<C: Content> TransferSender<C> {
         member.stream.slow_since = None;
         member.part.is_in_pass = false;
         member.part.is_awaited = false;
-        // The receiver then tells at once what it lacks, and gets that beside the pass.
+        // This message makes the receiver tell at once which ranges it lacks. It gets them over its
+        // own connection, beside the pass.
         let end = PassEnd {
             pass: self.pass.number,
             position: None,

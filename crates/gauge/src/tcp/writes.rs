@@ -116,7 +116,7 @@ impl Writes {
             return Ok(());
         };
         let text = format!(
-            "the writes of a call have 1 to {BYTES_MAX} bytes together, and not {} times {size}",
+            "a call has 1 to {BYTES_MAX} bytes in all, which {} writes of {size} bytes do not make",
             self.writes
         );
         Err(Error::Measurement(text))

@@ -48,7 +48,7 @@ impl ServeSpec {
             let cause = if !group.ip().is_multicast() {
                 "it is not a multicast group; name one"
             } else if is_local_control(group.ip()) {
-                "its range belongs to the protocols of the link itself; name another"
+                "its range is reserved for protocols of the local link; name another"
             } else {
                 continue;
             };

@@ -29,9 +29,9 @@ use crate::SystemError;
 /// A manifest of files on this machine, and what is needed to read them.
 #[derive(Debug)]
 pub struct Tree {
-    /// What is to be delivered.
+    /// The list of what is to be delivered.
     pub manifest: Arc<Manifest>,
-    /// The bytes of its files.
+    /// The bytes of the manifest's files.
     pub content: FileContent,
     /// What the walk left out, one sentence each.
     pub notes: Vec<String>,
@@ -71,12 +71,12 @@ impl TreeSource {
 /// How sources are walked, and what their manifest says besides names, content, modes and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// What cannot be read below a source is skipped; see [`Tree::unsent`].
+    /// Files and directories below a source that cannot be read are skipped; see [`Tree::unsent`].
     pub may_skip: bool,
     /// A file that has several names among the sources is sent once, and its further names as hard
     /// links. Receivers that know only version 1 of the manifest then refuse it.
     pub hard_links: bool,
-    /// Receivers are asked to give runs of zeros no room: [`ManifestHeader::SPARSE`].
+    /// Receivers are asked to store runs of zeros as holes: [`ManifestHeader::SPARSE`].
     pub sparse: bool,
     /// The manifest says who owns each entry, by number and by name.
     pub owner: bool,
@@ -199,12 +199,12 @@ struct Walk<W> {
     missing_count: usize,
     /// What the walk skipped because it could not be read; `None` when it may skip nothing.
     unsent: Option<Vec<Unsent>>,
-    /// The entries of each file that has several names, by its device and inode; `None` when each
-    /// name is to be a file of its own.
+    /// For each file that may have several names, by device and inode: the indexes of its names in
+    /// `entries`. `None` when each name is to be a file of its own.
     names: Option<BTreeMap<(u64, u64), Vec<usize>>>,
-    /// Something that could not be read is not in the manifest.
+    /// True when something that could not be read is not in the manifest.
     is_incomplete: bool,
-    /// The rules have left something out.
+    /// True when the rules have left something out.
     has_left_out: bool,
     has_owners: bool,
     has_attributes: bool,
@@ -223,7 +223,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 let is_directory = directory
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
-                // A name that is not sent cannot clash with another one, so the rules are asked
+                // A name that is not sent cannot clash with another one, so the rules are applied
                 // before clashes are looked for.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
@@ -285,7 +285,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             }
             (Root::Path(before), Some(Root::Path(_))) => (
                 format!(
-                    "{} is sent too, and ends in the same name",
+                    "{} is sent too, and would have the same name at the receivers",
                     before.display()
                 ),
                 "rename one of them, or send a directory that both are in",
@@ -323,8 +323,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         true
     }
 
-    /// Takes an entry as [`Walk::visit`] does, but asks no rules: the user named it, or the rules
-    /// were asked before. It is not skipped when it cannot be read.
+    /// Takes an entry as [`Walk::visit`] does, but without applying the rules: the user named the
+    /// entry, or the rules were applied before. Here an entry that cannot be read is an error.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let taken = parent.status(last).and_then(|status| {
             if status.kind == Kind::File {
@@ -400,7 +400,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             Kind::Link => {
                 entry.kind = EntryKind::Symlink;
                 entry.target = parent.read_link(last)?.into_os_string().into_vec();
-                // A link that climbs no more levels than its entry is deep stays in the tree.
+                // A link stays in the tree when its target climbs at most as many levels as the
+                // link is deep.
                 let depth = name.iter().filter(|&&byte| byte == b'/').count();
                 if let Err(fault) = delivery::check_link(&entry.target, depth) {
                     let target = OsStr::from_bytes(&entry.target).display();
@@ -455,7 +456,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         self.has_owners.then_some(Owner { user, group })
     }
 
-    /// Returns the names of those who own entries, as far as this machine knows them.
+    /// Returns the names of the users and groups that own entries, as far as this machine knows
+    /// them.
     fn owner_names(&self) -> OwnerNames {
         let mut names = OwnerNames::default();
         let owners = self.entries.iter().filter_map(|entry| entry.owner);
@@ -569,8 +571,8 @@ pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     }
 }
 
-/// Makes an identity that stays the same while this machine keeps its id and host name. So an
-/// unchanged tree makes the same manifest again.
+/// Makes this machine's identity for manifests. It stays the same while the machine keeps its id
+/// and host name, so an unchanged tree makes the same manifest again.
 fn identity() -> [u8; 16] {
     let machine = fs::read("/etc/machine-id").unwrap_or_default();
     let name = sys::host_name().unwrap_or_default();
@@ -580,7 +582,7 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// The number of the user who may read attributes of every kind.
+/// User id of the superuser, who may read attributes of every kind.
 const SUPERUSER: u32 = 0;
 /// What to do about a source that is named twice.
 const ONCE: &str = "name it once (a directory with / at its end stands for all that is in it)";

@@ -73,11 +73,12 @@ impl Readiness {
                     _ => "a socket of the session",
                 };
                 match error.raw_os_error() {
-                    // The system's own text would speak of a disk.
+                    // The system's own text for this error speaks of a full disk.
                     Some(errno::ENOSPC) => SystemError::refused(
                         "wait for",
                         target,
-                        "this user's programs watch as many descriptors as the kernel lets them",
+                        "this user's programs already watch the most descriptors that the kernel \
+                         allows",
                     )
                     .advise("raise the limit (`sysctl fs.epoll.max_user_watches`)"),
                     _ => SystemError::system("wait for", target, &error),
@@ -116,8 +117,8 @@ impl Readiness {
         }
     }
 
-    /// Waits by strategy until something is ready or `until` has passed, and tells `note` about
-    /// each socket that is ready. When `until` has passed already, it only looks.
+    /// Waits, by the chosen strategy, until something is ready or `until` has passed, and tells
+    /// `note` about each socket that is ready. When `until` has passed already, it only looks.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,

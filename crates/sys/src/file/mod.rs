@@ -86,7 +86,7 @@ impl Directory {
     pub fn directory_unmounted(&self, path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = self.open_beneath(path, flags, 0, ResolveFlags::NO_XDEV)?;
-        // Where `openat2` is missing, the kernel was not asked to check this.
+        // Where `openat2` is missing, the kernel has not checked that the filesystem is the same.
         if fstat(&opened)?.st_dev != fstat(&self.0)?.st_dev {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
@@ -136,7 +136,7 @@ impl Directory {
         Ok(mkdirat(parent, &name, Mode::from_raw_mode(mode))?)
     }
 
-    /// Makes a symbolic link at `path` with the text `target`, whatever that names.
+    /// Makes a symbolic link at `path` whose text is `target`. The text is not checked.
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken.
@@ -146,7 +146,7 @@ impl Directory {
     }
 
     /// Gives the file `from` beneath this directory a further name `to` beneath `destination`. A
-    /// link at `from` is not followed: it gets the further name itself.
+    /// symbolic link at `from` is not followed: the symbolic link itself gets the further name.
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken; `CrossesDevices` when the two are on different
@@ -164,10 +164,10 @@ impl Directory {
         )?)
     }
 
-    /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. It follows
-    /// neither name when that is a link. With [`Taken::Refuse`] there is an exception: on some
-    /// filesystems (NFS), a file gets its new name before it loses the old one, and renaming a
-    /// directory fails.
+    /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. A name
+    /// that is a symbolic link is not followed. With [`Taken::Refuse`], some filesystems (NFS)
+    /// cannot do it in one step: there, a file gets its new name before it loses the old one, and
+    /// renaming a directory fails.
     ///
     /// # Errors
     /// `AlreadyExists` when the new name is taken, with [`Taken::Refuse`]; `CrossesDevices` when
@@ -218,8 +218,9 @@ impl Directory {
     pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         let (at, flags) = (parent.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // Where the kernel cannot do this, the C library does it through `/proc`; rustix refuses
-        // the flag. SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
+        // rustix refuses the flag, so this calls the C library, which goes through `/proc` where
+        // the kernel lacks the call. SAFETY: `name` is a live nul-terminated string, only read;
+        // `parent` is open.
         check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
     }
@@ -228,8 +229,8 @@ impl Directory {
     /// unchanged. It does not follow a link there: the link itself gets the new owner.
     ///
     /// # Errors
-    /// `PermissionDenied` when this process may not; `InvalidInput` for a number that this
-    /// namespace does not have.
+    /// `PermissionDenied` when this process may not; `InvalidInput` for a number that this user
+    /// namespace does not map.
     pub fn set_owner_of(
         &self,
         path: &Path,
@@ -297,7 +298,7 @@ impl Directory {
     /// # Errors
     /// When the directory cannot be read.
     pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
-        // Reads through the descriptor: this directory's names, even if the directory was renamed.
+        // Reads through the descriptor, so that the names are this directory's even after a rename.
         let through = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         std::fs::read_dir(through)?
             .map(|entry| entry.map(|entry| entry.file_name()))
@@ -316,7 +317,7 @@ impl Directory {
     /// Writes everything on this directory's filesystem to the disk: one call for many files.
     ///
     /// # Errors
-    /// When the disk fails; since Linux 5.8 also when it failed earlier.
+    /// When the disk fails; since Linux 5.8 also when the disk failed earlier.
     pub fn sync_filesystem(&self) -> io::Result<()> {
         Ok(syncfs(&self.0)?)
     }
@@ -382,7 +383,7 @@ impl Directory {
             return Err(unusable(path));
         }
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // `openat2` refuses a mode other than 0 unless it makes a file.
+        // `openat2` accepts a mode other than 0 only when it makes a file: other callers pass 0.
         let mode = Mode::from_raw_mode(mode);
         if !OPENAT2_IS_MISSING.load(Ordering::Relaxed) {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | more;
@@ -441,7 +442,7 @@ pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     }
 }
 
-/// `TMPFS_MAGIC`.
+/// `TMPFS_MAGIC`: the kernel's number for the type of filesystem tmpfs.
 const TMPFS: FsWord = 0x0102_1994;
 
 /// Reserves disk space for the first `bytes` bytes of a file, and lengthens a shorter file to
@@ -534,14 +535,14 @@ fn unusable(path: &Path) -> io::Error {
         Some(_) => "it begins with `/`",
     };
     let text = format!(
-        "{}: not a relative path of plain names: {cause}",
+        "{} cannot be used, because {cause}; give a relative path without `.` and `..`",
         path.display()
     );
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Returns true when the kernel is too old for the call or a sandbox forbids it. A path that is
-/// forbidden for another reason fails in the fallback, too.
+/// Returns true for the error of a call that the kernel is too old for, or that a sandbox forbids.
+/// A path that is forbidden for another reason fails in the caller's fallback, too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -561,7 +562,8 @@ fn link_over(
     Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
-/// True once openat2 has failed as a missing call does. Threads that race only try it once more.
+/// True once openat2 has failed as a missing call does. Threads that race may each try the call
+/// once more, which does no harm.
 static OPENAT2_IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ impl FileSetBuilder {
         self
     }
 
-    /// Asks receivers to make holes of runs of zeros, which then take no room on their disks. All
-    /// zeros are sent. Default false: zeros take room as all content does.
+    /// Asks receivers to make holes of runs of zeros, which then take no room on their disks. The
+    /// zeros are sent all the same. Default false: zeros take room as all content does.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
         self.options.sparse = is_sparse;
@@ -96,15 +96,15 @@ impl FileSetBuilder {
     /// Tells receivers the extended attributes of files and directories. These are `user.*`; if the
     /// superuser sends, also the other kinds, except file capabilities and `system.*`. Receivers
     /// that take attributes ([`crate::FileReceiverBuilder::attributes`]) set them; receivers that
-    /// are too old for this refuse the transfer. All attributes together may take 16 MiB; where
-    /// entries have the same attributes, these count once. Default false.
+    /// are too old for this refuse the transfer. All attributes together may take at most 16 MiB;
+    /// attributes that several entries share count once. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_told: bool) -> Self {
         self.options.attributes = are_told;
         self
     }
 
-    /// Walks all paths.
+    /// Walks all paths, and returns the set of what was found.
     ///
     /// # Errors
     /// When something cannot be read (the text names the first ten), when two sources have the same
@@ -133,8 +133,8 @@ impl FileSetBuilder {
                 (first.text.clone(), remedy)
             }
             _ if has_left_out => {
-                let cause = "the patterns leave every file out".to_owned();
-                (cause, "let them take at least one")
+                let cause = "the patterns leave out every file".to_owned();
+                (cause, "change them so that at least one is sent")
             }
             0 if !has_source => ("no path is named".to_owned(), name_one),
             0 if tree.notes.is_empty() => ("the named paths hold nothing".to_owned(), name_one),
@@ -191,7 +191,7 @@ impl FileSet {
         FileSetBuilder::default()
     }
 
-    /// Returns everything in the set but [`FileSet::unsent`], in depth-first order.
+    /// Returns everything in the set except [`FileSet::unsent`], in depth-first order.
     pub fn entries(&self) -> impl Iterator<Item = FileSetEntry<'_>> {
         let unsent: BTreeSet<_> = self.unsent().iter().map(|it| &it.path[..]).collect();
         let entries = self.tree.manifest.entries();
@@ -206,7 +206,7 @@ impl FileSet {
     }
 
     /// Returns how many regular files are in [`FileSet::entries`]; a file with several names counts
-    /// once for each.
+    /// once for each name.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let entries = self.entries();

@@ -12,7 +12,7 @@
 //! [`DeliveredStream::confirm_by_hand`] they count when it calls [`DeliveredStream::confirm`]. A
 //! confirmation leaves with data that is written, when `read` would wait, or after 256 KiB.
 //!
-//! Nothing is encrypted, and the hash finds faults of the network, not of an attacker.
+//! Nothing is encrypted. The hash finds faults of the network, but does not stop an attacker.
 
 use std::{
     collections::VecDeque,
@@ -72,7 +72,7 @@ struct Outgoing {
     wire: u64,
     /// Bytes of frames that the socket has not taken yet.
     rest: Vec<u8>,
-    /// The places of pieces of data among the bytes of frames, the oldest piece first.
+    /// Pieces of written data that are not known to be acknowledged, the oldest first.
     pieces: VecDeque<Piece>,
     /// Number of the application's bytes that are known to be acknowledged.
     acknowledged: u64,
@@ -84,8 +84,8 @@ struct Outgoing {
     unheard: usize,
 }
 
-/// One piece of data: the place of its last byte among all bytes of frames, and the place in the
-/// application's stream.
+/// One piece of written data. Its end is a number of bytes since the stream began: `wire_end`
+/// counts the bytes of all frames, `end` only the application's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     wire_end: u64,
@@ -104,14 +104,14 @@ struct Incoming {
     /// Data that arrived while the application was not reading.
     stash: VecDeque<u8>,
     hasher: blake3::Hasher,
-    /// Bytes that `read` has given.
+    /// Number of bytes that `read` has given to the application.
     given: u64,
-    /// Number of bytes that count as taken; `told` is how many of them the peer was told.
+    /// Number of bytes that count as taken; `told` is the last such number that the peer was told.
     taken: u64,
     told: u64,
     by_hand: bool,
     end: Option<(u64, Digest)>,
-    /// True when the end was verified and the answer to it queued.
+    /// True when the end of the peer's stream was verified and the answer to it is queued.
     is_done: bool,
 }
 
@@ -125,14 +125,14 @@ impl DeliveredStream {
         Self::new(TcpStream::connect_timeout(&to, patience)?, patience)
     }
 
-    /// Takes over a connection that a listener has accepted; both ends must do so before either has
-    /// written. The connection ends when the peer's host is silent for `patience` (at least 3 s),
-    /// or takes nothing more because its application does not read.
+    /// Takes over a connection that a listener has accepted, before this application has read or
+    /// written anything on it. The other end must be of this type, too. The connection ends for the
+    /// same reasons as that of [`DeliveredStream::connect`].
     ///
     /// # Errors
     /// When the socket refuses an option.
     pub fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        // Each write is a whole frame and leaves at once: perhaps no later write pushes it out.
+        // Each write is a whole frame and leaves at once, because a later write may never come.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         sys::tcp::set_silence_limit(&stream, patience)?;
@@ -147,8 +147,8 @@ impl DeliveredStream {
         })
     }
 
-    /// With true, calls return `WouldBlock` instead of waiting; with false, they wait. A caller
-    /// that polls the descriptor asks [`DeliveredStream::wants_room`] whether to poll for writing.
+    /// Sets whether calls return `WouldBlock` instead of waiting. A caller that polls the
+    /// descriptor asks [`DeliveredStream::wants_room`] whether to poll for writing.
     pub const fn set_nonblocking(&mut self, is_nonblocking: bool) {
         self.blocks = !is_nonblocking;
     }
@@ -160,7 +160,7 @@ impl DeliveredStream {
         !self.out.rest.is_empty()
     }
 
-    /// Counts bytes as taken only when this application calls [`DeliveredStream::confirm`].
+    /// Makes bytes count as taken only when this application calls [`DeliveredStream::confirm`].
     pub const fn confirm_by_hand(&mut self) {
         self.inn.by_hand = true;
     }
@@ -235,7 +235,7 @@ impl DeliveredStream {
     fn finish_by(&mut self, until: Instant) -> Option<Result<DeliveredProof, Undelivered>> {
         let cause = match self.try_finish() {
             Ok(Some(proof)) => return Some(Ok(proof)),
-            Ok(None) if self.is_full() => "what the peer has sent must be read first".to_owned(),
+            Ok(None) if self.is_full() => "the peer's data must be read first".to_owned(),
             Ok(None) if clock::monotonic() < until => return None,
             Ok(None) => "the other application has not confirmed everything in time; look whether \
                          it still reads"
@@ -689,11 +689,11 @@ const REST_BYTES_MAX: usize = 64;
 const CONFIRM_BYTES: u64 = 256 << 10;
 /// After this many bytes, a sender that never reads looks at what the peer says.
 const HEAR_BYTES: usize = 256 << 10;
-/// The most pieces under way whose places are kept; for older pieces, the progress is less exact.
+/// The most entries of `pieces`; beyond them the oldest is forgotten, with its exact progress.
 const PIECES_MAX: usize = 4_096;
 /// The most reads when a stream is dropped: a peer that goes on sending cannot hold up the drop.
 const READS_AT_END: u32 = 256;
-/// The longest wait of one system call.
+/// The longest time for which one system call waits.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

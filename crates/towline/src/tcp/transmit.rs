@@ -231,8 +231,8 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 /// Makes the error of a file that is shorter than its range.
 pub(super) fn ended_at(at: u64) -> io::Error {
     let text = format!(
-        "the file ends at byte {at}, before the end of what was to be sent; send no bytes behind \
-         its end, and let nothing cut it meanwhile"
+        "the file ends at byte {at}, before the end of the range to send; choose a range within \
+         the file, and let no program shorten the file meanwhile"
     );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
@@ -274,7 +274,7 @@ mod tests {
         (stream, listener.accept().unwrap().0)
     }
 
-    /// A file without a name, with this many bytes.
+    /// Makes a file without a name, with this many bytes; returns it and its content.
     fn file_of(bytes: usize) -> (File, Vec<u8>) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -306,7 +306,7 @@ mod tests {
             ] {
                 let (file, content) = file_of(bytes);
                 let (stream, mut peer) = pair();
-                // Also a socket that does not block.
+                // The cases with a head of 3 bytes use a non-blocking socket.
                 stream.set_nonblocking(head == 3).unwrap();
                 let (head, tail) = (vec![1; head], vec![2; tail]);
                 let reader = thread::spawn(move || {
@@ -398,7 +398,8 @@ mod tests {
                 assert_eq!(segments() - before, 1, "{way:?}");
                 peer.write_all(b"!").unwrap();
                 (&stream).read_exact(&mut [0]).unwrap();
-                // The first are acknowledged at once in any case.
+                // The kernel acknowledges the first segments of a connection at once in any case,
+                // so the first calls are not timed.
                 slowest = if n < 5 {
                     slowest
                 } else {

@@ -144,7 +144,8 @@ fn a_receiver_beyond_the_expected_set_never_delays_the_end() {
         let row = row(&sent, 2);
         assert_eq!(row["is_expected"], false, "{sent:#}");
         // Not because its time was up: the end did not wait for that.
-        let reason = "the sender no longer waits for this receiver, which it did not expect";
+        let reason = "the sender has ended the transfer, and does not wait for receivers that it \
+                      was not told to expect";
         assert_eq!(
             (row["state"].as_str(), row["error"].as_str()),
             (Some("failed"), Some(reason)),

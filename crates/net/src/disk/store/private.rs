@@ -1,8 +1,8 @@
-//! Whether a staging directory is this user's alone.
+//! Checks that a staging directory is this user's alone.
 //!
-//! What is hashed there is renamed later without being read again. In a receive directory in which
-//! others may write, one of them could make the staging directory first, and then change what was
-//! verified. So each staging directory is checked after it was opened, by its descriptor.
+//! Files that are hashed there are renamed later without being read again. In a receive directory
+//! in which others may write, one of them could make the staging directory first, and then change
+//! what was verified. So each staging directory is checked after it was opened, by its descriptor.
 
 use std::{
     io,
@@ -16,8 +16,8 @@ use super::STAGING;
 use crate::SystemError;
 
 /// Makes the receive directory `directory` unless it is there, and checks that this process can
-/// stage content in it. A receiver calls it before it waits for a sender. It follows no link
-/// beneath `directory`.
+/// stage content in it. A receiver does this before it waits for a sender. No link beneath
+/// `directory` is followed.
 ///
 /// # Errors
 /// When the directory cannot be made or written, or when its staging directory is another user's
@@ -66,7 +66,8 @@ fn no_directory(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ io::ErrorKind::NotADirectory => {
             let text = format!(
-                "{STAGING} there is no directory: remove it, or receive into another directory"
+                "{STAGING} in it is not a directory: remove {STAGING}, or receive into another \
+                 directory"
             );
             io::Error::new(kind, text)
         }
@@ -80,14 +81,15 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
     if found.owner == sys::file::effective_user() && found.mode & OTHERS_WRITE == 0 {
         return Ok(());
     }
-    // Some filesystems say of everything that one user owns it, or that all may write in it.
+    // Some filesystems report one owner for everything, or that everybody may write everywhere.
+    // They report the same for a directory that this process makes.
     let own = probe(directory)?;
     if (own.owner, own.mode & OTHERS_WRITE) == (found.owner, found.mode & OTHERS_WRITE) {
         return Ok(());
     }
     let text = format!(
-        "{STAGING} there is user {}'s and has mode {:04o}, so others may change what has \
-         arrived: remove it, or receive into another directory",
+        "user {} owns {STAGING} in it, whose mode is {:04o}, so others may change what has \
+         arrived: remove {STAGING}, or receive into another directory",
         found.owner, found.mode
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
@@ -115,5 +117,6 @@ fn probe(within: &Directory) -> io::Result<Status> {
 
 /// Permission bits by which the group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The most names to try: a killed process with the same number may have left some.
+/// The most names that [`probe`] tries for its directory: a killed process with the same process ID
+/// may have left directories with some of these names.
 const ATTEMPTS_MAX: usize = 100;

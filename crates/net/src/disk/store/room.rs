@@ -46,7 +46,8 @@ pub struct RoomLimits {
 /// How much of a filesystem stays free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepFree {
-    /// 5 % of its bytes, at most 1 GiB; and 5 % of the files that it can have, at most 100,000.
+    /// 5 % of the filesystem's bytes, at most 1 GiB; and 5 % of the files that it can have, at most
+    /// 100,000.
     #[default]
     Usual,
     /// This many bytes.
@@ -62,18 +63,18 @@ pub struct Room {
     /// Bytes that the directory held when it was last looked through, and bytes bought since;
     /// `None` before the first look.
     used: Arc<Mutex<Option<u64>>>,
-    /// Bytes that all transfers have bought and that are in no file yet.
+    /// Bytes of room that all transfers together have bought and that are in no file yet.
     ahead: Arc<AtomicU64>,
 }
 
-/// What a manifest needs at most.
+/// The most bytes, and the most files and directories, that a manifest needs on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) bytes: u64,
     pub(super) entries: u64,
 }
 
-/// What one transfer has bought of the room.
+/// The room on the disk that one transfer has bought, and what has arrived of its content.
 #[derive(Debug)]
 pub(super) struct Share {
     room: Room,
@@ -126,8 +127,8 @@ impl Room {
         io::Error::new(io::ErrorKind::StorageFull, text)
     }
 
-    /// Takes `bytes` more; `discard` removes the leftover of one unfinished transfer, and returns
-    /// false when there is none to remove.
+    /// Takes `bytes` more bytes of room. `discard` removes the leftover of one unfinished transfer,
+    /// and returns false when there is none to remove.
     fn take(
         &self,
         directory: &Directory,
@@ -144,13 +145,13 @@ impl Room {
         }
     }
 
-    /// Takes `bytes` more, and counts them as bought and in no file yet; takes nothing when they
-    /// would break a limit.
+    /// Takes `bytes` more bytes of room, and counts them as bought and in no file yet. Takes
+    /// nothing when that would break a limit.
     pub(super) fn try_take(&self, directory: &Directory, bytes: u64) -> io::Result<()> {
         if let Ok(space) = directory.space() {
             let (kept, _) = self.limits.keep_free.of(&space);
             if space.available_bytes < kept.saturating_add(bytes) {
-                let text = "only what must stay free is left on the disk";
+                let text = "the disk has no more room than what must stay free";
                 let text = text.to_owned() + &self.limits.shown();
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
@@ -201,8 +202,9 @@ impl Share {
         }
     }
 
-    /// Pays for `bytes` bytes that have arrived and are about to be written where no room was taken
-    /// yet. `lacking` says how many bytes of the transfer are still to come, these among them.
+    /// Provides the room for `bytes` bytes that have arrived and are about to be written; buys more
+    /// when too little is left. `lacking` is how many bytes of the transfer are still to come,
+    /// these included.
     pub(super) fn pay(
         &mut self,
         directory: &Directory,
@@ -240,8 +242,8 @@ impl Share {
         is_enough
     }
 
-    /// Returns how many of `wanted` bytes may be taken ahead for one file, and counts them as given
-    /// to it.
+    /// Returns how many of `wanted` bytes of room one file may take before its content arrives, and
+    /// counts them as given to the file.
     pub(super) fn ahead(&mut self, wanted: u64) -> u64 {
         let given = wanted.min(self.credit);
         if given < AHEAD_BYTES_MIN && given < wanted {
@@ -377,8 +379,8 @@ const USUAL_FILES_MAX: u64 = 100_000;
 const STEP_BYTES_MIN: u64 = 1 << 20;
 /// The most bytes of room bought in one step ahead of need: longer steps save nothing.
 const STEP_BYTES_MAX: u64 = 64 << 20;
-/// The fewest bytes of room that are taken ahead: for fewer, a system call costs more than it
-/// saves.
+/// The fewest bytes of room that a file takes before its content arrives: for fewer, a system call
+/// costs more than it saves.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn a_staging_directory_that_others_may_write_in_is_refused() {
         assert!(text.contains("others may change"), "{text}");
         drop(store);
         let told = check_directory(&scratch.0).unwrap_err().to_string();
-        assert!(told.contains("remove it"), "{told}");
+        assert!(told.contains("remove .towline"), "{told}");
         fs::remove_dir_all(staging).unwrap();
     }
     check_directory(&scratch.0).unwrap();
