@@ -442,7 +442,7 @@ impl Config {
         self.tx_window_bytes = self.object_window_bytes;
         let packets = u32::try_from(self.object_window_bytes / 256).unwrap_or(u32::MAX);
         self.tx_window_sqns = self.tx_window_sqns.min(packets.max(16));
-        // A block fills its packet, so two messages cannot share a packet.
+        // Here each message is a block. A full block leaves no room for another in its packet.
         self.pack = false;
         self
     }

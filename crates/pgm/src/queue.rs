@@ -20,12 +20,12 @@ pub(crate) struct PacketQueue {
     run_range: Range<usize>,
 }
 
-/// Where a packet goes.
+/// Where a packet goes: its address, its path, and how many hops it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) to: SocketAddr,
     pub(crate) path: PathId,
-    /// Time to live, when it is not the session's own.
+    /// The packet's time to live; `None` for the session's own.
     pub(crate) hops: Option<u8>,
 }
 

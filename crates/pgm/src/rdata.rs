@@ -1,11 +1,11 @@
-//! Repairs out of stored packets: what changes in a data packet that is sent once more.
+//! Repairs made from stored packets: the changes to a data packet that is sent again.
 
 use wire::{
     Sqn, checksum,
     pgm::{Data, Header, PacketType},
 };
 
-/// Makes a stored packet a repair: it gets the type RDATA, the present trail and a matching
+/// Turns a stored packet into a repair: it gets the type RDATA, the present trail and a matching
 /// checksum.
 ///
 /// The new checksum follows from the old one and the changed fields, so the payload is not touched.

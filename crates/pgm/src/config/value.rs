@@ -106,8 +106,8 @@ pub enum LateJoin {
     Window,
 }
 
-/// The form of the flags by which a source offers parity. Implementations do not agree which flag
-/// means what.
+/// The form of the flags by which a source offers parity. Implementations do not agree on which
+/// flag means what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FecForm {
     /// The flags as RFC 3208 defines them.

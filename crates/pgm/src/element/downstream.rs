@@ -36,8 +36,8 @@ impl Element {
             return Err(DropReason::WrongSource);
         }
         let mark = mark_of(packet);
-        // The element must change an SPM to pass it on. It cannot change one whose mark it does not
-        // know, or whose mark requires a feature, such as a tag.
+        // To pass an SPM on, the element must change it. It cannot change an SPM whose mark has an
+        // unknown version, or whose mark requires a feature, such as a tag.
         if mark.is_some_and(|mark| !mark.is_known() || mark.required != 0) {
             return Err(DropReason::Incompatible);
         }
@@ -71,8 +71,8 @@ impl Element {
 
     /// Checks that an SPM may begin a session or continue one. A known session continues only by
     /// the way of its first SPM. It continues only from the same neighbour, unless that neighbour
-    /// has been silent for `neighbour_expiry`. No other session may have its number (the number in
-    /// its mark).
+    /// has been silent for `neighbour_expiry`. No other session may have the same session number
+    /// (the number in the mark).
     fn check_session(
         &self,
         now: Instant,
@@ -103,8 +103,8 @@ impl Element {
         Ok(())
     }
 
-    /// Takes a message by which the element at `path_nla` says that it cannot reach this element.
-    /// The message counts only when this element's NAKs go to that element.
+    /// Takes a message that says: the neighbour at `path_nla` cannot reach this element. The
+    /// message counts only when this element sends its NAKs to `path_nla`.
     fn cut_off(
         &mut self,
         way: usize,
@@ -232,7 +232,8 @@ impl Element {
         Ok(())
     }
 
-    /// Sends a repair from the source on by each of `ways`, which have asked for it.
+    /// Forwards a repair that came from upstream to each of `ways`: the ways whose receivers need
+    /// it.
     fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
@@ -333,8 +334,8 @@ pub(super) fn sqns_of<'a>(packet: &Packet<'a>, nak: Nak) -> impl Iterator<Item =
     std::iter::once(nak.sqn).chain(listed)
 }
 
-/// Returns the mark of an SPM. A network element that passed the SPM on has put its own port for
-/// reports there, and no port for NAKs.
+/// Returns the mark of an SPM. When a network element has passed the SPM on, the mark has that
+/// element's port for reports, and 0 as the port for NAKs.
 fn mark_of(packet: &Packet<'_>) -> Option<Mark> {
     packet.options().find_map(|option| match option {
         PgmOption::Mark(mark) => Some(mark),
@@ -342,5 +343,5 @@ fn mark_of(packet: &Packet<'_>) -> Option<Mark> {
     })
 }
 
-/// Length of the longest SPM in bytes: 16 options of 255 bytes.
+/// Length of the longest SPM in bytes: header, body, OPT_LENGTH and 16 options of 255 bytes.
 const SPM_BYTES_MAX: usize = 16 + 32 + 4 + 16 * 255;

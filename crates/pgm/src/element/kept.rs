@@ -10,8 +10,8 @@
 //!
 //! Session and number alone determine a packet's place in the index. The ring still holds a packet
 //! when the place names that packet, and when no more bytes than the ring's length were written
-//! since. So nothing is ever removed. When a later packet has taken its place, a packet counts as
-//! never kept, and is asked for upstream.
+//! since. Each look-up checks this, so nothing ever needs to be removed. A packet whose place a
+//! later packet has taken counts as never kept: the element asks for it upstream.
 //!
 //! Cost: one copy of each packet; no allocation after the first packet.
 
@@ -25,13 +25,13 @@ pub(super) struct Kept {
     bytes_max: usize,
     ring: Vec<u8>,
     index: Vec<Place>,
-    /// Bytes written so far, with the bytes skipped at the ring's end.
+    /// Number of bytes written so far, including the bytes skipped at the ring's end.
     written: u64,
-    /// For each way, how many more bytes of repairs it may get.
+    /// For each way (a network of the element), how many more bytes of repairs may go there.
     shares: Vec<u64>,
 }
 
-/// Where a packet is.
+/// A place of the index: which packet has it, and the packet's length and position in the ring.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     key: Key,
@@ -40,8 +40,8 @@ struct Place {
 }
 
 impl Kept {
-    /// Makes a ring of `bytes_max` bytes for repairs to `ways` ways; the memory is allocated with
-    /// the first packet.
+    /// Makes a ring of `bytes_max` bytes for repairs to `ways` ways (networks that the element
+    /// serves). The memory is allocated with the first packet.
     pub(super) fn new(bytes_max: usize, ways: usize) -> Self {
         Self {
             bytes_max,
@@ -95,26 +95,27 @@ impl Kept {
         self.ring.get(start..start + place.len as usize)
     }
 
-    /// Notes that a way was sent `bytes` of data: it may get as many more bytes of repairs, up to
-    /// [`SHARE_BYTES_MAX`] at once.
+    /// Notes that `bytes` of data were sent to the network `way`. That network may then get as many
+    /// more bytes of repairs, up to [`SHARE_BYTES_MAX`] at once.
     pub(super) fn add_share(&mut self, way: usize, bytes: usize) {
         let share = &mut self.shares[way];
         *share = (*share + bytes as u64).min(SHARE_BYTES_MAX);
     }
 
-    /// Returns true when a way may get `bytes` of repairs.
+    /// Returns true when `bytes` of repairs may be sent to the network `way`.
     pub(super) fn has_share(&self, way: usize, bytes: usize) -> bool {
         self.shares[way] >= bytes as u64
     }
 
-    /// Notes that a way gets `bytes` of repairs.
+    /// Notes that `bytes` of repairs are sent to the network `way`.
     pub(super) fn take_share(&mut self, way: usize, bytes: usize) {
         self.shares[way] = self.shares[way].saturating_sub(bytes as u64);
     }
 
     const fn place_of(&self, (tsi, sqn): Key) -> usize {
-        // Consecutive packets of a session have consecutive places. The TSI shifts them, so that
-        // packets of two sessions with the same number seldom share a place.
+        // Consecutive packets of a session have consecutive places. The TSI shifts each session's
+        // places. So two packets with the same number, from different sessions, seldom share a
+        // place.
         let [.., a, b, c, d] = tsi.gsi.0;
         let begin = u32::from_be_bytes([a, b, c, d]) ^ (tsi.port as u32) << 16;
         let mask = self.index.len().wrapping_sub(1);
@@ -122,8 +123,8 @@ impl Kept {
     }
 }
 
-/// The most bytes of repairs that a way may get at once: about three times what 10 Gbit/s bring in
-/// 1 ms.
+/// The most bytes of repairs that may go to one network (a way) at once: about three times what
+/// 10 Gbit/s bring in 1 ms.
 const SHARE_BYTES_MAX: u64 = 4 << 20;
 /// The most bytes of the ring for each place of the index. If packets are shorter than this, some
 /// of them lose their place before they leave the ring.
@@ -144,8 +145,8 @@ mod tests {
     fn the_newest_packets_are_kept_whole_and_older_ones_are_gone() {
         let mut kept = Kept::new(64 << 10, 1);
         assert_eq!(kept.find(key(1, 0)), None);
-        // Across the end of the ring several times, with lengths that do not divide it, and with
-        // numbers that wrap.
+        // The writes cross the end of the ring several times. The packets' lengths do not divide
+        // the ring's length, and the sequence numbers wrap.
         let first = u32::MAX - 100;
         for step in 0..400_u32 {
             let sqn = first.wrapping_add(step);

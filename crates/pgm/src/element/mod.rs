@@ -1,5 +1,5 @@
 //! A network element: it stands between a source and receivers on several ways, collects their
-//! NAKs, and lets repairs go only where they are missing.
+//! NAKs, and sends each repair only to the ways where its packet is missing.
 //!
 //! It does no input or output and reads no clock. In: [`Element::handle`] for each packet, with the
 //! way that it came by; time. Out: packets for each way, as runs.
@@ -76,9 +76,9 @@ mod upstream;
 #[derive(Debug)]
 pub struct Element {
     setup: ElementSetup,
-    /// The packets that wait, one queue for each way.
+    /// The packets that wait to be sent, one queue for each way.
     queues: Vec<PacketQueue>,
-    /// The way whose run was given out last.
+    /// The index in `queues` of the way whose run was given out last.
     turn: usize,
     sessions: BTreeMap<Tsi, Session>,
     repairs: Repairs,
@@ -94,7 +94,7 @@ pub struct Element {
 pub struct ElementSetup {
     /// The data-destination port: packets to another port are not for this element.
     pub destination_port: u16,
-    /// The ways that it joins, at most 64.
+    /// The ways that the element joins, at most 64.
     pub ways: Vec<Way>,
     /// How long repair state lives.
     pub timers: ElementTimers,
@@ -151,8 +151,8 @@ pub struct ElementTimers {
     pub repeat_every: Duration,
     /// How long a confirmed NAK waits for its repair (NAK_RDATA_IVL).
     pub rdata_wait: Duration,
-    /// How long further NAKs for a packet are not passed on after a confirmation (NAK_ELIM_IVL); at
-    /// most a quarter of `rdata_wait` counts.
+    /// The time after a confirmation in which the element passes on no further NAK for the packet
+    /// (NAK_ELIM_IVL). A value above a quarter of `rdata_wait` counts as that quarter.
     pub elimination: Duration,
     /// The time after which the element forgets a session of which it hears nothing.
     pub session_expiry: Duration,
@@ -179,14 +179,14 @@ impl Default for ElementTimers {
 /// One source, as an element knows it.
 #[derive(Clone, Copy, Debug)]
 struct Session {
-    /// The number of the way by which the session's packets come.
+    /// The index in [`ElementSetup::ways`] of the way by which the session's packets come.
     way: usize,
     /// The neighbour upstream, who takes NAKs.
     upstream: SocketAddr,
     last_spm: Sqn,
     /// The trail in the last SPM.
     trail: Sqn,
-    /// How the source numbers groups; `None` when it sends no parity.
+    /// How the source numbers its groups of packets; `None` when it sends no parity.
     numbering: Option<Numbering>,
     /// The session's number, and the address for reports to its source; `None` when the source
     /// takes no reports.
@@ -308,7 +308,7 @@ impl Element {
     }
 
     /// Returns true when a way's queue is more than half full: the owner then leaves arriving
-    /// packets in the sockets, because the element would have to drop them.
+    /// packets in the sockets, because the element might have to drop them.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let half = self.setup.queue_bytes_max / 2;

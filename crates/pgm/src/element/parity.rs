@@ -1,7 +1,7 @@
 //! Parity through a network element: for each group, how many packets receivers lack, whichever
 //! packets these are.
 //!
-//! As in `repairs`, the NAK for a group waits for a confirmation or has it. The element counts how
+//! As in `repairs`, the NAK for a group is either unconfirmed or confirmed. The element counts how
 //! many packets of the group each way lacks (the RFC's known packet count). It also counts how many
 //! the source was asked for (the largest known packet count). Each repair that passes lowers these
 //! counts.
@@ -32,7 +32,8 @@ pub(super) struct ParityRepairs {
 struct Group {
     /// How many packets each way lacks.
     lacking: Vec<u32>,
-    /// How many packets the source was asked for: by this element, or by others as NCFs tell.
+    /// How many packets the source was asked for, less the repairs that came since. The request was
+    /// this element's or, as NCFs show, another host's.
     asked: u32,
     /// The time until which an unconfirmed NAK is repeated; `None` when no NAK waits for a
     /// confirmation.
@@ -69,7 +70,7 @@ impl ParityRepairs {
         let group = self.groups.entry(now, key, || Group::new(now, ways))?;
         let confirmed = count.max(group.lacking[way]);
         group.lacking[way] = confirmed;
-        // While the element repeats its own NAK, only a NAK for more packets goes on.
+        // While the element repeats its own NAK, only a NAK for more packets is passed on.
         let is_over = group.pending_until.is_none() && now >= group.eliminated_until;
         let is_news = count > group.asked || is_over;
         group.asked = group.asked.max(count);
@@ -99,7 +100,7 @@ impl ParityRepairs {
     }
 
     /// Takes a repair of a group that has `short_by` members fewer than a full group. Returns the
-    /// ways that the repair goes.
+    /// ways by which the repair must go on.
     fn rdata(&mut self, key: Key, short_by: u32) -> WaySet {
         let Some(group) = self.groups.get_mut(key) else {
             return WaySet::NONE;
@@ -233,7 +234,8 @@ impl Element {
         Ok(())
     }
 
-    /// Returns the ways by which a parity packet goes on when it was sent on demand.
+    /// Returns the ways by which a parity packet must go on: the ways that lack packets of its
+    /// group.
     pub(super) fn ways_of_parity(
         &mut self,
         tsi: Tsi,
@@ -283,7 +285,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// An element that knows a source with groups of eight packets.
+    /// Makes an element that knows a source with groups of eight packets.
     fn joined() -> Bench {
         let mut bench = Bench::new();
         let parity = ParityPrm::new(false, true, K, ParityReading::Lax);
@@ -303,7 +305,7 @@ mod tests {
         out
     }
 
-    /// A parity NAK of a receiver on `way` for `count` packets of group `first`.
+    /// Hands the element a parity NAK of a receiver on `way`, for `count` packets of group `first`.
     fn nak(bench: &mut Bench, way: usize, first: u32, count: u32) -> Verdict {
         let body = Body::Nak(Nak {
             sqn: Sqn(first + count - 1),
@@ -326,7 +328,7 @@ mod tests {
         bench.hand(0, SOURCE, &packet(false, &body, &[]));
     }
 
-    /// A parity packet of group `first`; returns the ways that it went.
+    /// Hands the element a parity packet of group `first`. Returns the ways by which it went on.
     fn rdata(bench: &mut Bench, first: u32, options: &[PgmOption<'_>]) -> Vec<usize> {
         let body = Body::Rdata(Data {
             sqn: Sqn(first),
@@ -339,7 +341,7 @@ mod tests {
         ways
     }
 
-    /// What was sent: way, kind, group and count.
+    /// Returns what the element has sent: way, kind, group and count.
     fn told(bench: &mut Bench) -> Vec<(usize, PacketType, u32, u32)> {
         let sent = bench.take();
         let told = sent.iter().map(|(way, _, bytes)| {
@@ -368,16 +370,19 @@ mod tests {
         let mut bench = joined();
         nak(&mut bench, 1, 16, 2);
         assert_eq!(told(&mut bench), [(0, NAK, 16, 2), (1, NCF, 16, 2)]);
-        // Less than was asked for: eliminated, and confirmed with what its own way lacks.
+        // NAKs for fewer packets than the source was asked for do not go on. The NCF of each
+        // confirms the number of packets that its own way lacks.
         nak(&mut bench, 1, 16, 1);
         nak(&mut bench, 2, 16, 1);
         assert_eq!(told(&mut bench), [(1, NCF, 16, 2), (2, NCF, 16, 1)]);
-        // More, from either way.
+        // A NAK for more packets than the source was asked for goes on. A NAK for three does not,
+        // because the source was already asked for four.
         nak(&mut bench, 2, 16, 4);
         assert_eq!(told(&mut bench), [(0, NAK, 16, 4), (2, NCF, 16, 4)]);
         nak(&mut bench, 1, 16, 3);
         assert_eq!(told(&mut bench), [(1, NCF, 16, 3)]);
-        // When the elimination interval is over, the largest count goes on, whoever asks.
+        // When the elimination interval is over, a NAK from any way goes on, with the largest
+        // count.
         ncf(&mut bench, 16, 4);
         bench.pass(ms(21));
         nak(&mut bench, 1, 16, 1);
@@ -394,7 +399,8 @@ mod tests {
         bench.take();
         assert_eq!(rdata(&mut bench, 16, &[]), [1, 2]);
         assert_eq!(rdata(&mut bench, 17, &[]), [2]);
-        // The largest count has fallen, too: two more than one are asked for anew.
+        // Two repairs came, so the source still has one packet to send, of the three that it was
+        // asked for. A NAK for two packets is therefore new and goes on.
         nak(&mut bench, 1, 16, 2);
         assert_eq!(told(&mut bench), [(0, NAK, 16, 2), (1, NCF, 16, 2)]);
         assert_eq!(rdata(&mut bench, 18, &[]), [1, 2]);
@@ -440,11 +446,11 @@ mod tests {
         assert_eq!(told(&mut bench), [(1, NCF, 16, 3)]);
         nak(&mut bench, 1, 16, 4);
         assert_eq!(told(&mut bench), [(0, NAK, 16, 4), (1, NCF, 16, 4)]);
-        // A larger one raises what is anticipated.
+        // An NCF for more packets raises the number of packets that the source was asked for.
         ncf(&mut bench, 16, 6);
         nak(&mut bench, 2, 16, 6);
         assert_eq!(told(&mut bench), [(2, NCF, 16, 6)]);
-        // What only others wait for goes nowhere.
+        // Nobody behind the element asked for packets of group 32, so its repair is not passed on.
         ncf(&mut bench, 32, 1);
         assert!(rdata(&mut bench, 32, &[]).is_empty());
     }

@@ -2,7 +2,8 @@
 //! is missing, and whether its NAK was confirmed.
 //!
 //! The module does not know packets or addresses. In: NAKs and NCFs by session and number, repairs,
-//! time. Out: whether to pass a NAK on, the ways that a repair goes, and which NAKs to repeat.
+//! time. Out: whether to pass a NAK on, the ways by which a repair goes on, and which NAKs to
+//! repeat.
 //!
 //! ```text
 //!          NAK: pass it on          NCF
@@ -28,7 +29,7 @@ use super::{
     timed::{Key, Timed},
 };
 
-/// All repair state.
+/// The repair state of all packets that were asked for.
 #[derive(Debug)]
 pub(super) struct Repairs {
     timers: ElementTimers,

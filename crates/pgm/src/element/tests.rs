@@ -1,5 +1,5 @@
-//! Conformance of the network element with RFC 3208: each test is named after its section. Way 0
-//! leads to the source, ways 1 and 2 to receivers.
+//! Conformance of the network element with RFC 3208. A test named `s7_1_...` tests section 7.1. Way
+//! 0 leads to the source, ways 1 and 2 to receivers.
 
 use std::net::Ipv4Addr;
 
@@ -20,7 +20,7 @@ pub(super) const fn ip(network: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, network, host))
 }
 
-/// The element's address on a way, and the group there.
+/// Returns the element's address on a way.
 pub(super) const fn own(way: usize) -> IpAddr {
     ip(way as u8, 254)
 }
@@ -45,7 +45,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// An element that does not know the source yet, and keeps nothing.
+    /// Makes an element that does not know the source yet, and keeps no packets.
     pub(super) fn new() -> Self {
         Self::keeping(0)
     }
@@ -74,7 +74,7 @@ impl Bench {
         }
     }
 
-    /// An element that knows the source, and has sent its SPM on.
+    /// Makes an element that knows the source, and has passed an SPM of the source on.
     pub(super) fn joined() -> Self {
         let mut bench = Self::new();
         assert_eq!(bench.spm(0, SOURCE, &[]), Verdict::Control);
@@ -119,7 +119,7 @@ impl Bench {
         self.hand(way, SOURCE, &packet)
     }
 
-    /// A NAK of a receiver on `way`.
+    /// Hands the element a NAK of a receiver on `way`.
     fn nak(&mut self, way: usize, sqns: &[u32]) -> Verdict {
         let packet = nak_like(Body::Nak, true, way, sqns);
         self.hand(way, ip(way as u8, 7), &packet)
@@ -159,7 +159,7 @@ impl Bench {
             .collect()
     }
 
-    /// What was sent since the last look: way, kind and sequence numbers.
+    /// Returns what was sent since the last look: way, kind and sequence numbers.
     fn told(&mut self) -> Vec<(usize, PacketType, Vec<u32>)> {
         let sent = self.take();
         let told = sent.iter().map(|(way, _, bytes)| {
@@ -232,7 +232,7 @@ fn s7_1_an_spm_goes_on_by_each_other_way_with_our_address() {
         };
         assert_eq!((told.upstream_port, told.session_id), (0, 42));
     }
-    // NAKs go to the port that the source told.
+    // NAKs go to the port that the source's mark names.
     bench.nak(1, &[5]);
     let sent = bench.take();
     assert!(
@@ -365,7 +365,7 @@ fn s7_3_a_confirmed_nak_waits_for_its_repair() {
     }
 }
 
-/// The numbers of the NAKs that went upstream since the last look.
+/// Returns the numbers in the NAKs that went upstream since the last look.
 fn passed_on(bench: &mut Bench) -> Vec<Vec<u32>> {
     let told = bench.told();
     let naks = told.into_iter().filter(|(_, kind, _)| *kind == NAK);
@@ -445,7 +445,7 @@ fn s7_5_an_ncf_that_nobody_asked_for_anticipates_naks_for_a_time() {
     bench.data(0, true, 5);
     let ways: Vec<usize> = bench.told().iter().map(|(way, ..)| *way).collect();
     assert_eq!(ways, [1, 2]);
-    // Anticipation alone brings a repair to nobody.
+    // Without a NAK from behind the element, an NCF does not make the element pass the repair on.
     bench.ncf(0, &[6]);
     bench.data(0, true, 6);
     assert!(bench.told().is_empty());
@@ -520,7 +520,7 @@ fn s9_3_3_a_list_is_confirmed_as_it_is_and_goes_on_if_any_number_is_new() {
 
 #[test]
 fn s8_the_checksum_of_what_is_changed_is_made_anew() {
-    // `send` looks at each packet; this is one of each kind that is changed.
+    // `send` verifies each checksum. Here it gets each kind of packet that the element changes.
     let mut bench = Bench::joined();
     bench.spm(0, SOURCE, &[PgmOption::Fin]);
     bench.nak(1, &[1, 2]);
@@ -552,7 +552,7 @@ fn s15_3_2_an_unreachable_parent_is_told_below_and_not_asked() {
     is_silent_until_an_spm(&mut bench);
 }
 
-/// The numbers and edges of SPMs with OPT_NBR_UNREACH.
+/// Returns the sequence number, trail and lead of each SPM sent, all with OPT_NBR_UNREACH.
 fn told_of(bench: &mut Bench) -> Vec<(Sqn, Sqn, Sqn)> {
     let sent = bench.take();
     let edges = sent.iter().map(|(way, _, bytes)| {
@@ -567,7 +567,7 @@ fn told_of(bench: &mut Bench) -> Vec<(Sqn, Sqn, Sqn)> {
     edges.collect()
 }
 
-/// Of the first SPM, without a window.
+/// Sequence number, trail and lead of an SPM that announces no window.
 const SOURCE_LEAD: (Sqn, Sqn, Sqn) = (Sqn(1), Sqn(0), Sqn(0x8000_0000));
 
 fn is_silent_until_an_spm(bench: &mut Bench) {
@@ -629,7 +629,7 @@ fn s7_1_a_session_stays_with_its_neighbour_while_that_one_is_heard() {
     });
     let verdict = bench.hand(0, other, &down(&data, &[], b"forged"));
     assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
-    // Data alone shows that the neighbour is there.
+    // Data, without an SPM, is enough to show that the neighbour is still there.
     bench.pass(ms(4900));
     bench.data(0, false, 3);
     bench.pass(ms(200));
@@ -644,7 +644,7 @@ fn s7_1_a_session_stays_with_its_neighbour_while_that_one_is_heard() {
     assert!(bench.take().iter().any(|(_, to, _)| to.ip() == other));
 }
 
-/// The marks of the SPMs sent since the last look, with their ways.
+/// Returns the marks of the SPMs sent since the last look, with their ways.
 fn marks(bench: &mut Bench) -> Vec<(usize, Mark)> {
     let sent = bench.take();
     let marks = sent.iter().filter_map(|(way, _, bytes)| {
@@ -674,7 +674,7 @@ fn reports_come_to_the_element_which_knows_where_they_go() {
     let address = bench.element.control_address(42);
     assert_eq!(address, Some(SocketAddr::new(SOURCE, 9000)));
     assert_eq!(bench.element.control_address(43), None);
-    // Nobody else gets that session's reports.
+    // An SPM of another host with the same session number is dropped: that host gets no reports.
     let tsi = Tsi { port: 1, ..TSI };
     let mut spm = Vec::new();
     let body = Body::Spm(Spm {
@@ -733,7 +733,7 @@ fn what_only_those_behind_have_missed_is_repaired_without_the_source() {
     let mut expected = expected.to_vec();
     expected.sort();
     assert_eq!(told, expected);
-    // Others on that way have heard it; those on another way have not.
+    // Receivers on way 1 have just heard the repair of 5; those on way 2 have not.
     bench.nak(1, &[5]);
     bench.nak(2, &[5]);
     let told = bench.told();
@@ -741,7 +741,7 @@ fn what_only_those_behind_have_missed_is_repaired_without_the_source() {
         told,
         [(1, NCF, vec![5]), (2, NCF, vec![5]), (2, RDATA, vec![5])]
     );
-    // The source repairs it for others of its own network: nothing of that comes through.
+    // The source repairs 5 for its own network; the element passes on no NCF and no repair.
     bench.ncf(0, &[5]);
     bench.data(0, true, 5);
     assert!(bench.told().is_empty());
@@ -783,7 +783,7 @@ fn s8_2_a_repair_of_what_is_kept_has_the_payload_and_the_present_trail() {
     };
     assert_eq!((data.sqn, data.trail), (Sqn(5), Sqn(3)));
     assert_eq!(repair[24..], sent[24..]);
-    // `send` has looked at the checksum.
+    // `send` has verified the repair's checksum.
 }
 
 #[test]
@@ -796,7 +796,7 @@ fn repairs_beyond_the_data_are_asked_for_upstream() {
     });
     bench.hand(0, SOURCE, &down(&data, &[], &[7; 40_000]));
     bench.take();
-    // 4 MiB at once, of which the data itself is a part.
+    // Way 1 may get 4 MiB of repairs at once: 104 of this packet, but not 105.
     for _ in 0..104 {
         bench.nak(1, &[5]);
         assert_eq!(bench.told(), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);

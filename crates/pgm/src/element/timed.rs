@@ -1,7 +1,7 @@
 //! A bounded table of repair state by packet or group, in which each entry has one timer.
 //!
-//! Invariant: there are at most `len_max` entries; the timer of each is in `due` once, as soon as
-//! it is set.
+//! Invariant: there are at most `len_max` entries; each entry whose timer is set is in `due`
+//! exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,8 +90,8 @@ impl<T> Timed<T> {
         }
     }
 
-    /// Calls `next` for each entry whose timer has ended. `next` returns the time when the timer
-    /// ends next, or `None` to remove the entry.
+    /// Calls `next` for each entry whose timer has ended. `next` returns the new time for
+    /// the timer, or `None` to remove the entry.
     pub(super) fn expire(
         &mut self,
         now: Instant,

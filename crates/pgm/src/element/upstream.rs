@@ -63,7 +63,9 @@ impl Element {
         }
     }
 
-    /// Sorts the numbers of a NAK by who answers them.
+    /// Splits the numbers of a NAK into those that this element repairs now and those that the
+    /// neighbour upstream must repair. Leaves out a number that this element has just repaired on
+    /// this way.
     fn sort_nak(&mut self, now: Instant, way: usize, tsi: Tsi, sqns: &SqnList) -> SortedNak {
         let mut sorted = SortedNak {
             has_room: true,
@@ -162,8 +164,8 @@ impl Element {
         let nak = Nak {
             sqn: sqns[0],
             source_nla: session.upstream.ip(),
-            // On a way to a single host, this element's own address takes the place of the group:
-            // the neighbour sends data there.
+            // On a way to a single host, this element's own address takes the place of the group,
+            // because the neighbour sends data to this address.
             group_nla: self.setup.ways[session.way].group_here(),
         };
         self.send_up(&session, tsi, flags, &Body::Nak(nak), &sqns[1..])
@@ -226,7 +228,7 @@ impl Default for SqnList {
 }
 
 impl SqnList {
-    /// Adds a number, while there is room for it.
+    /// Adds a sequence number; does nothing when the list is full.
     pub(super) fn push(&mut self, sqn: Sqn) {
         if let Some(place) = self.sqns.get_mut(self.count) {
             *place = sqn;
@@ -239,12 +241,12 @@ impl SqnList {
     }
 }
 
-/// The numbers of a NAK by who answers them.
+/// The numbers of a NAK, split by who answers them: this element or its neighbour upstream.
 #[derive(Clone, Copy, Debug, Default)]
 struct SortedNak {
     /// The numbers that this element repairs.
     kept: SqnList,
-    /// The numbers that this element asks for upstream.
+    /// The numbers that the neighbour upstream must repair.
     lacking: SqnList,
     /// True when a NAK for at least one of `lacking` must go upstream now.
     is_news: bool,

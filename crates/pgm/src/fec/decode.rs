@@ -48,8 +48,9 @@ impl Decoder {
     /// parity packets said OPT_VAR_PKTLEN.
     ///
     /// **Errors**: [`Irreparable`]. For [`Irreparable::TooFewParities`], wait for more packets of
-    /// the group; after any other error, trust none of its parity packets. The decoder cannot check
-    /// whether parity packets are genuine: garbage gives garbage, of lengths within bounds.
+    /// the group; after any other error, trust none of the group's parity packets. The decoder
+    /// cannot check whether parity packets are genuine: false ones give false members, of lengths
+    /// within bounds.
     ///
     /// **Panics** (bug): with more members than the group size.
     ///

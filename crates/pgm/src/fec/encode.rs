@@ -94,7 +94,8 @@ impl Encoder {
     }
 }
 
-/// Adds products of the encoded `lengths` to the two bytes at `offset` of each row.
+/// Combines the encoded `lengths` into the two bytes at `offset` of each row, with the same
+/// coefficients as the payloads.
 pub(super) fn encode_lengths(
     combine: Combine,
     rows: &mut [u8],

@@ -51,7 +51,8 @@ const POLYNOMIAL: u16 = 0x11D;
 /// The number of different powers of 2: 2^255 is 1 again.
 pub(super) const ORDER: u32 = 255;
 
-/// The end of the table of powers: the sum of three reduced exponents needs no reduction.
+/// Number of entries in the table of powers: enough to look up the sum of three exponents below
+/// [`ORDER`] without reducing it.
 pub(super) const EXPONENT_END: u32 = 3 * ORDER;
 
 const EXP: [u8; EXPONENT_END as usize] = {
@@ -68,7 +69,7 @@ const EXP: [u8; EXPONENT_END as usize] = {
     table
 };
 
-/// The logarithm of each element; nobody reads the entry of zero.
+/// The logarithm of each element. The entry of zero is unused.
 const LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut exponent = 0;

@@ -76,7 +76,7 @@ pub fn encoded_contents(option: &RawOption<'_>) -> Option<[u8; FRAGMENT_BYTES]> 
 }
 
 const KIND: u8 = 0x01;
-/// The F bit, where the RFC puts it.
+/// The F bit in the third byte of an option: it says that the option's value is encoded.
 const OP_ENCODED: u8 = 0x04;
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
         [None, piece(0), piece(1428), None]
     }
 
-    /// Contents sent in parity packets of a whole group and read from them again.
+    /// Writes `contents` into a parity packet, and returns what is read from that packet.
     fn over_the_wire(contents: &[u8; FRAGMENT_BYTES]) -> [u8; FRAGMENT_BYTES] {
         let body = Body::Rdata(Data {
             sqn: Sqn(4),

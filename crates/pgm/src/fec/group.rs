@@ -18,7 +18,8 @@
 //! recovered with that packet.
 //!
 //! Invariants: a group keeps at most `group_size` packets, none longer than `payload_bytes_max` and
-//! [`LENGTH_BYTES`] together. Its memory follows the bytes that came, never a claim.
+//! [`LENGTH_BYTES`] together. Its memory grows with the bytes that arrive, never with a length that
+//! a packet claims.
 //!
 //! **Spec**: RFC 3208 sections 11.2 and 11.5.
 
@@ -47,7 +48,7 @@ pub struct Group {
 /// One packet of a group.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The member's place, or the parity packet's index.
+    /// The member's index in the group, or the parity packet's index among the code's.
     at: usize,
     is_parity: bool,
     start: usize,
@@ -173,7 +174,8 @@ impl Group {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
     }
 
-    /// Returns the number of missing packets, counted from a full group, as a parity NAK counts.
+    /// Returns how many packets are missing from a full group, even if the source cut this group
+    /// short. The count in a parity NAK is of this kind.
     #[must_use]
     pub fn lacking(&self, code: &Code) -> usize {
         code.group_size() - self.rows.len()
@@ -192,7 +194,7 @@ impl Group {
         self.is_barred
     }
 
-    /// Calls `visit` with each member that did not arrive: place, payload, OPT_FRAGMENT.
+    /// Calls `visit` with the index, payload and OPT_FRAGMENT of each member that did not arrive.
     ///
     /// # Errors
     /// [`Irreparable::TooFewParities`] until enough packets have arrived ([`Group::is_full`]), and
@@ -297,7 +299,8 @@ mod tests {
     };
     use wire::Sqn;
 
-    /// Parity packets 0 and 1 of `members`, some of which are fragments.
+    /// Makes the payloads of parity packets 0 and 1 of `members`, each with true if it needs
+    /// OPT_VAR_PKTLEN.
     fn parities(code: &Code, members: &[&[u8]], size: Option<usize>) -> Vec<(Vec<u8>, bool)> {
         let mut encoder = Encoder::new(combine, 2, 100);
         let encoded = encoder.encode(code, members, &[0, 1]);

@@ -14,9 +14,9 @@
 //!
 //! The code is Rizzo's, which the RFC refers to. Member i is the value of a polynomial at point i
 //! of the points 0, 1, a, a^2 and so on; parity j is its value at point k + j. The field is GF(256)
-//! modulo 0x11D, and a is 2. (A Vandermonde matrix multiplied by the inverse of its top k rows says
-//! the same.) So encoding and decoding are one operation: Lagrange interpolation from the k known
-//! points to the wanted ones. No matrix is ever inverted: see [`Code`].
+//! modulo 0x11D, and a is 2. (A Vandermonde matrix multiplied by the inverse of its top k rows
+//! gives the same code.) So encoding and decoding are one operation: Lagrange interpolation from
+//! the k known points to the wanted ones. No matrix is ever inverted: see [`Code`].
 //!
 //! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed. So
 //! a source and a receiver need only one code for each session.
@@ -52,14 +52,14 @@ pub use group::{Group, Parity, Workspace};
 mod numbering;
 pub use numbering::Numbering;
 
-/// Length of the encoded length at the end of a parity packet with OPT_VAR_PKTLEN, in bytes.
+/// Size in bytes of the encoded length that ends a parity packet with OPT_VAR_PKTLEN.
 pub const LENGTH_BYTES: usize = 2;
 
 /// The most rows of a code: members and parity packets.
 pub const ROWS_MAX: usize = 255;
 
-/// Returns the distance of two rows in a workspace for payloads of this length, in bytes. It is a
-/// number of whole cache lines, with room for a vector that begins at the encoded length.
+/// Returns the distance in bytes from one row of a workspace to the next, for payloads of at most
+/// this length. Rows are whole cache lines, with room for a vector that begins behind the payload.
 const fn stride(payload_bytes_max: usize) -> usize {
     (payload_bytes_max + LINE_BYTES).next_multiple_of(LINE_BYTES)
 }

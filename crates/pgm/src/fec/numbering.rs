@@ -47,7 +47,7 @@ impl Numbering {
     }
 
     /// Returns the sequence number of parity packet `index` in the group that `sqn` lies in, and
-    /// the option that the packet needs, if any. `None` when the code has no such packet.
+    /// the option that the packet needs, if any. `None` when the erasure code has no such packet.
     #[must_use]
     pub fn parity(&self, sqn: Sqn, index: usize) -> Option<(Sqn, Option<ParityGrp>)> {
         let index = u32::try_from(index).ok()?;
@@ -59,8 +59,9 @@ impl Numbering {
         Some((sqn, (group > 0).then_some(ParityGrp { group })))
     }
 
-    /// Returns the index of the parity packet with this `sqn` and this option. `None` when the code
-    /// has no such packet, and for an option that holds 0: for 0 a packet leaves the option out.
+    /// Returns the index, in its group, of the parity packet with this `sqn` and this option.
+    /// `None` when the erasure code has no such packet, or when the option holds 0: a packet must
+    /// have no option instead of one that holds 0.
     #[must_use]
     pub fn parity_index(&self, sqn: Sqn, option: Option<ParityGrp>) -> Option<usize> {
         if option.is_some_and(|option| option.group == 0) {
@@ -156,7 +157,8 @@ mod tests {
         let three = numbering.request(Sqn(19), 3).unwrap();
         assert_eq!((three, numbering.first_of(three)), (Sqn(18), Sqn(16)));
         assert_eq!(numbering.requested(three, 8), 3);
-        // One of six members is missing: who asked had five of eight.
+        // One of six members is missing. The receiver had five packets and counted from a full
+        // group of eight, so its NAK asks for three.
         assert_eq!(numbering.requested(three, 6), 1);
         assert_eq!(numbering.requested(three, 2), 0);
     }

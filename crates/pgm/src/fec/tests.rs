@@ -1,10 +1,11 @@
-//! Against the matrix construction of Rizzo's paper, vectors by hand, and any pattern of losses.
+//! Tests of the code: against the matrix construction of Rizzo's paper, against values computed by
+//! hand, and with random patterns of losses.
 
 use proptest::prelude::*;
 
 use super::{field::exp, *};
 
-/// The product bit by bit: shares nothing with the tables.
+/// Multiplies bit by bit in GF(256), without the tables that the code under test uses.
 fn product(a: u8, b: u8) -> u8 {
     let wide = (0..8)
         .filter(|bit| (b >> bit) & 1 == 1)
@@ -23,7 +24,8 @@ fn power(base: u8, exponent: usize) -> u8 {
     (0..exponent).fold(1, |power, _| product(power, base))
 }
 
-/// Row 0 is 1, 0, .. 0; row j + 1, column i is a^(i * j): RFC 3208's reference 12.
+/// Makes the Vandermonde matrix of RFC 3208's reference 12. Row 0 is 1, 0, .. 0; in column i, row
+/// j + 1 has a^(i * j).
 fn vandermonde(rows: usize, columns: usize) -> Vec<Vec<u8>> {
     let entry = |row: usize, column: usize| match row {
         0 => u8::from(column == 0),
@@ -34,7 +36,7 @@ fn vandermonde(rows: usize, columns: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Gauss and Jordan, without pivots that need a search.
+/// Inverts a matrix by Gauss-Jordan elimination.
 fn invert(mut matrix: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let size = matrix.len();
     for (at, row) in matrix.iter_mut().enumerate() {
@@ -80,15 +82,16 @@ fn the_code_is_the_systematic_vandermonde_matrix() {
     }
 }
 
-/// k = 2: the line through (0, d0) and (1, d1) is d0 + (d0 + d1) t, so that its value at t is
-/// (1 + t) d0 + t d1: at 2, 4 and 8 the coefficients can be read off.
+/// With k = 2, the polynomial is the line through (0, d0) and (1, d1). Its value at t is
+/// d0 + (d0 + d1) t = (1 + t) d0 + t d1. So the parity packet at t has the coefficients 1 + t and
+/// t. Parity packets 0, 1 and 2 are at t = 2, 4 and 8.
 #[test]
 fn two_members_by_hand() {
     let code = Code::new(2).unwrap();
     assert_eq!(code.parity(0), [3, 2]);
     assert_eq!(code.parity(1), [5, 4]);
     assert_eq!(code.parity(2), [9, 8]);
-    // a^8 is 0x1D: the first that is reduced.
+    // Parity 7 is at t = a^8 = 0x1D, the first power that is reduced by the polynomial.
     assert_eq!(code.parity(7), [0x1C, 0x1D]);
     let mut encoder = Encoder::new(combine, 2, 4);
     let parities = encoder.encode(&code, &[&[1, 0x80, 0x53], &[0, 1, 0xCA]], &[0, 1]);
@@ -99,7 +102,8 @@ fn two_members_by_hand() {
     assert_eq!(payloads[1], [5, 0x80 ^ 0x3A ^ 4, 0x53 ^ 0x51 ^ 0x0F]);
 }
 
-/// The lengths 3 and 1 differ: padding with zeros, then the encoded length in two bytes.
+/// The members' lengths 3 and 1 differ. So the shorter member is padded with zeros, and the parity
+/// payload ends with the encoded length in two bytes.
 #[test]
 fn section_11_2_variable_tsdu_length_by_hand() {
     let code = Code::new(2).unwrap();
@@ -107,7 +111,7 @@ fn section_11_2_variable_tsdu_length_by_hand() {
     let parities = encoder.encode(&code, &[&[1, 2, 4], &[7]], &[0]);
     assert!(parities.is_variable());
     let payloads: Vec<&[u8]> = parities.payloads().collect();
-    // 3 * member 0 + 2 * member 1, and of the lengths: 3 * 3 + 2 * 1 = 5 + 2.
+    // The payload is 3 * member 0 + 2 * member 1. The encoded length is 3 * 3 + 2 * 1 = 5 + 2.
     assert_eq!(payloads, [[3 ^ 14, 6, 12, 0, 5 ^ 2]]);
     let mut decoder = Decoder::new(combine, 1, 3);
     let there = [Some(&[1, 2, 4][..]), None];
@@ -165,7 +169,7 @@ fn hostile_parity_is_refused() {
         decode(&[(0, &[0; 11]), (1, &[0; 11])], true),
         Some(Irreparable::Length)
     );
-    // A length beyond the payload comes out of nonsense.
+    // These payloads are the parity of no group: a length decoded from them exceeds the payload.
     assert_eq!(
         decode(&[(0, &[9; 5]), (1, &[8; 5])], true),
         Some(Irreparable::Length)
@@ -184,8 +188,8 @@ struct Loss {
     indexes: Vec<usize>,
 }
 
-/// A group, perhaps cut short, of equal or differing lengths; which members are lost, and which
-/// parity packets arrive instead, in which order.
+/// Returns a strategy for groups, full or cut short, with members of equal or different lengths. It
+/// also chooses the lost members, and the parity packets that arrive instead, in random order.
 fn losses() -> impl Strategy<Value = Loss> {
     let sizes = prop::sample::select(vec![2, 4, 8, 16, 32, 64, 128]);
     let shape =

@@ -39,7 +39,7 @@ pub(super) struct PartLimits {
 }
 
 impl Part {
-    /// Length of the stored form in bytes.
+    /// Number of bytes that [`Part::to_bytes`] makes.
     pub(super) const LEN: usize = 12;
 
     /// Reads the fragment option of packet `sqn`, which has `len` bytes of payload. `None` when the
@@ -102,7 +102,7 @@ pub(super) struct Assembly {
     state: State,
     /// Position of the message's first packet.
     first: u64,
-    /// Number of packets so far.
+    /// Number of the message's packets that were added so far.
     parts: u32,
     apdu_len: u32,
 }

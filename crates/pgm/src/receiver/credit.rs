@@ -17,20 +17,21 @@
 //! far more. So credit does not limit a receiver whose sender answers.
 //!
 //! Invariant: the bytes sent to one sender are at most the credit that its packets brought, plus
-//! one NAK. A data packet with one byte of payload brings 1.2 times its length over IPv4 (64 for 53
-//! bytes), and 1.5 times over IPv6 (108 for 73).
+//! one NAK. A data packet with one byte of payload brings 1.2 times its length over IPv4 (64 bytes
+//! of credit for a packet of 53), and 1.5 times over IPv6 (108 bytes for a packet of 73).
 
 use std::{net::IpAddr, time::Duration};
 
 use super::outbox::SQNS_A_NAK;
 use crate::ip_udp_header_bytes;
 
-/// The requests that one session may send.
+/// How much a receiver may ask of one session's sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Credit {
-    /// Bytes with IP and UDP headers; below zero after a request that was longer than expected.
+    /// How many bytes of requests may be sent now, IP and UDP headers included. Below zero after a
+    /// request that was longer than expected.
     bytes: i64,
-    /// The numbers of packets and bytes that have been counted into `bytes`.
+    /// Numbers of received packets and bytes whose credit has been added to `bytes`.
     packets_seen: u64,
     bytes_seen: u64,
     /// Number of SPMs, POLLs, confirmations, parity packets, and data packets that were duplicates
@@ -87,20 +88,21 @@ impl Credit {
         i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
     }
 
-    /// Pays for `packets` that are sent to `source`, with `bytes` of PGM in all.
+    /// Pays for `packets` packets to `source` that have `bytes` bytes in all, without IP and UDP
+    /// headers.
     pub(super) fn spend(&mut self, source: IpAddr, packets: u64, bytes: u64) {
         let all = bytes + packets * ip_udp_header_bytes(source) as u64;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         self.bytes = self.bytes.saturating_sub(all);
     }
 
-    /// Returns the time from one turn of asking to the next: `turn` when the sender answers. While
-    /// the sender has never answered, the time grows from turn to turn, up to [`TURN_MAX`].
+    /// Returns the time from one turn of asking to the next: `turn` once the sender has answered a
+    /// request. Until then, the time doubles from turn to turn, up to [`TURN_MAX`].
     pub(super) fn turn(&self, turn: Duration) -> Duration {
         (turn * (1 << self.doublings)).min(TURN_MAX).max(turn)
     }
 
-    /// Notes that a turn has ended in which something was asked for.
+    /// Notes the end of a turn in which the receiver asked for something.
     pub(super) fn turn_ended(&mut self) {
         if !self.is_answered {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
@@ -110,7 +112,7 @@ impl Credit {
 
 /// Lengths of NAKs in bytes, with IP and UDP headers.
 struct NakBytes {
-    /// A NAK for one packet.
+    /// Length of a NAK for one packet.
     short: u64,
 }
 

@@ -39,12 +39,12 @@ use super::timing::Timing;
 pub(super) struct Gaps {
     list: VecDeque<Gap>,
     count_max: usize,
-    /// The next scan: at the earliest deadline, but not before `rested`.
+    /// Time of the next scan: the earliest deadline of a range, but not before `rested`.
     wake: Instant,
     /// The earliest time of the next scan: [`Timing::scan_interval`] after the last scan.
     rested: Instant,
-    /// The random back-off that gaps found at the same time share: the time of the draw, and the
-    /// deadline.
+    /// The random back-off shared by the gaps that were found at the same time: the time of the
+    /// draw, and the deadline.
     draw: (Instant, Instant),
     /// True when a range may be `Lost`.
     has_lost: bool,
@@ -85,16 +85,16 @@ pub(super) enum NakState {
     Lost,
 }
 
-/// The bounds of what a scan may ask for, and what it asked for.
+/// The limits on the requests of one scan, and the ranges that the scan asked for.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    /// The ranges to ask for, in order.
+    /// The ranges of positions that the scan asks for, in order: first position, end.
     pub(super) ranges: &'a mut Vec<(u64, u64)>,
     /// Number of sequence numbers that the scan may still ask for.
     pub(super) budget_sqns: u64,
     /// End of what the scan may ask for: it asks only for positions before this one.
     pub(super) end: u64,
-    /// The first position that nothing is known of: a gap that ends here is the last.
+    /// The first position after all known positions: a gap that ends here is the last gap.
     pub(super) next: u64,
     /// The first position that this scan asks for and that no receiver is known to have asked for
     /// before. Only the answer for this position can be timed: for any other position, the answer
@@ -102,7 +102,7 @@ pub(super) struct Request<'a> {
     pub(super) fresh: Option<u64>,
     /// True when the session has no credit: too little has come from the sender.
     pub(super) is_starved: bool,
-    /// The shortest wait of a range that is due and cannot be asked for now.
+    /// A range that is due, but cannot be asked for now, is put off by at least this time.
     pub(super) rest: Duration,
 }
 
@@ -261,7 +261,7 @@ impl Gaps {
             .sum()
     }
 
-    /// Returns `found` of the first gap that ends after `position`.
+    /// Returns [`Gap::found`], a time, of the first gap that ends after `position`.
     pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
         let index = self.list.partition_point(|gap| gap.end <= position);
         self.list.get(index).map(|gap| gap.found)
@@ -276,8 +276,8 @@ impl Gaps {
         })
     }
 
-    /// Silences until `due` those gaps in `first..end` that are in back-off: a request for the
-    /// other gaps covers them, too.
+    /// Moves the gaps in `first..end` that are in back-off to `WaitNcf` until `due`. The range is a
+    /// parity group, and a parity request for other gaps of the group covers these gaps, too.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {
@@ -361,8 +361,8 @@ impl Gaps {
     /// Notes that another receiver asked for `first..end`: until `due`, a NAK of this receiver
     /// would be a duplicate.
     ///
-    /// The number of times in a row is limited: a receiver that asks without end must not keep this
-    /// receiver from asking.
+    /// This puts a range off at most [`SILENCED_MAX`] times in a row: a receiver that asks without
+    /// end must not keep this receiver from asking.
     pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.is_heard = true;
@@ -515,8 +515,8 @@ impl Gap {
         self.ncf_tries == 0 && self.data_tries == 0
     }
 
-    /// Returns true when the range is a few packets at the end of the known positions: the sender
-    /// pauses.
+    /// Returns true when the range has at most [`TAIL_LEN_MAX`] packets and ends at the last known
+    /// position: the sender has probably paused.
     const fn is_short_tail(&self, next: u64) -> bool {
         self.end == next && self.len() <= TAIL_LEN_MAX
     }
@@ -536,8 +536,8 @@ impl Gap {
         self.state == NakState::BackOff && self.due <= now
     }
 
-    /// Takes the step that follows when the deadline has come. Returns the number of positions
-    /// given up.
+    /// Moves this range, whose deadline has come, to its next state. Returns the number of
+    /// positions given up.
     fn step(
         &mut self,
         now: Instant,
@@ -566,8 +566,8 @@ impl Gap {
                     && request.is_starved
                     && now.since(self.found) >= timing.repair_time_max
                 {
-                    // The sender has been silent for so long that the receiver had no credit to
-                    // ask.
+                    // The receiver has no credit to ask, because too little came from the sender,
+                    // and `repair_time_max` has passed.
                     return self.lose();
                 } else {
                     self.due = again;
@@ -579,7 +579,8 @@ impl Gap {
             NakState::Lost => return 0,
         };
         if self.first >= request.end {
-            // The receiver did not ask, by intent, so no request failed.
+            // The receiver must not ask for this range now, so the end of this wait does not count
+            // as a failed try.
             self.state = NakState::BackOff;
             self.due = again;
             return 0;
@@ -629,7 +630,8 @@ const SILENCED_MAX: u8 = 4;
 /// position counts as unanswered ([`Gaps::is_answered`]).
 const VAIN_NCF_TRIES: u16 = 2;
 const VAIN_DATA_TRIES: u16 = 4;
-/// Judgement: asking for 8 packets again without a long wait costs a paused sender little.
+/// The most packets of a short tail ([`Gap::is_short_tail`]). Judgement: asking for 8 packets again
+/// without a long wait costs a paused sender little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

@@ -11,10 +11,10 @@
 //!                whole, recovered or given out       some of its packets are missing
 //! ```
 //!
-//! A packet opens its group only if no other packet of the group was received before: packets that
-//! were received but not kept would be missing for ever. A group is barred when it outgrows the
-//! memory, or when its packets contradict each other: it stays in the list without packets, so that
-//! it is not opened again.
+//! A packet opens its group only if no other packet of the group was received before: the group
+//! would lack such an earlier packet for ever, because it was not kept. A group is barred when it
+//! outgrows the memory, or when its packets contradict each other: it stays in the list without
+//! packets, so that it is not opened again.
 //!
 //! Invariants: groups lie in the order of their positions; all memory, with the decoder's, is
 //! borrowed from the store, and is at most `bytes_max`.
@@ -316,7 +316,7 @@ mod tests {
         vec![position as u8; 50]
     }
 
-    /// Parity packet 0 of the group at `first`.
+    /// Makes parity packet 0 of the group at `first`.
     fn parity_of(first: u64) -> Vec<u8> {
         let code = Code::new(4).unwrap();
         let members: Vec<_> = (first..first + 4).map(payload).collect();

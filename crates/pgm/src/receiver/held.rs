@@ -36,12 +36,12 @@ pub(super) struct HeldStore {
     free: Vec<u32>,
     /// Number of bytes in pages that belong to a queue, and of bytes borrowed for other buffers.
     used_bytes: usize,
-    /// The bound of everything except the reserve, in bytes.
+    /// The most that `used_bytes` may become: the whole bound without the reserve, in bytes.
     bytes_max: usize,
     page_bytes: usize,
     /// Number of bytes that the session with the reserve uses; `used_bytes` does not count them.
     reserve: Option<usize>,
-    /// True when a session was refused the reserve, and has not been told of room since.
+    /// True when a session was refused the reserve, and no memory has been given back since.
     is_awaited: bool,
     has_news: bool,
 }
@@ -69,7 +69,7 @@ impl HeldStore {
     }
 
     /// Returns the payload of an entry. After [`HeldQueue::pop`], the payload stays intact until
-    /// the next one is held.
+    /// another payload is held.
     #[inline]
     pub(super) fn payload(&self, entry: &Entry) -> &[u8] {
         let start = entry.offset as usize;
@@ -115,7 +115,7 @@ impl HeldStore {
         self.tell();
     }
 
-    /// Returns true once after memory was given back, if a session was refused the reserve before:
+    /// Returns true, once, when memory was given back after a session was refused the reserve:
     /// there may be room now.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
@@ -256,7 +256,7 @@ impl HeldQueue {
     }
 
     /// Takes out the entry with the lowest position. Its payload stays readable in the store until
-    /// the next one is held.
+    /// another payload is held.
     pub(super) fn pop(&mut self, store: &mut HeldStore) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.payload_bytes -= u64::from(entry.len);

@@ -232,10 +232,10 @@ impl Receiver {
     }
 
     /// Notes that the sender of `session` is real: the owner knows that by other means, such as a
-    /// connection. However little this sender has sent, other sessions cannot displace its session
-    /// before that is over. There is one exception. When a host has more than a quarter of all
-    /// `peers_max` places, or a network three quarters, its sessions may be displaced; those that
-    /// the owner vouches for go last. The call does nothing for an unknown session.
+    /// connection. However little this sender has sent, other sessions cannot displace `session`
+    /// until it is over. There is one exception. When a host has more than a quarter of all
+    /// `peers_max` places, or a network more than three quarters, its sessions may be displaced;
+    /// those that the owner vouches for go last. The call does nothing for an unknown session.
     ///
     /// Without this call, a sender counts as real once it has sent a few data packets. A flood of
     /// forged sessions could displace a sender that has sent no data yet and whose heartbeats have
@@ -295,13 +295,14 @@ impl Receiver {
         }
     }
 
-    /// Returns true when a packet said something that waits for the sender's own word.
+    /// Returns true when something that a packet announced waits until the sender itself confirms
+    /// it; see [`Receiver::check_claims`].
     #[must_use]
     pub fn is_doubtful(&self, session: u32) -> bool {
         self.peers.get(session).is_some_and(Peer::is_doubtful)
     }
 
-    /// Takes the sender's own word, which did not come in a packet.
+    /// Takes what the sender itself has said by other means than packets.
     pub fn told(&mut self, session: u32, told: &Told) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.told(told, &mut self.shared);
@@ -309,7 +310,8 @@ impl Receiver {
         }
     }
 
-    /// Believes what waits for the sender's own word, because the sender does not answer.
+    /// Believes the claims of packets that wait for the sender's confirmation, because the sender
+    /// does not answer.
     pub fn believe_claims(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.believe_claims();
@@ -348,7 +350,7 @@ impl Receiver {
     }
 
     /// Returns true when the messages of a session are rows of messages ([`wire::pgm::Packed`]).
-    /// Each data packet says whether its message is a row; the last packet's word counts.
+    /// Each data packet says whether its message is a row; the last data packet decides.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {
@@ -448,7 +450,7 @@ impl Receiver {
         }
     }
 
-    /// Lets the sessions that wait for room try again, when there is room.
+    /// Lets the sessions that wait for memory try again, when memory has become free.
     fn pass_on_room(&mut self) {
         if !self.shared.store.take_news() {
             return;
@@ -490,7 +492,7 @@ impl Receiver {
         None
     }
 
-    /// Turns a step into what the owner receives.
+    /// Turns a step of a session into the event or message that the owner receives.
     fn present(&mut self, session: u32, step: Step) -> Ready<'_> {
         let counters = &mut self.shared.counters;
         match step {
@@ -550,7 +552,8 @@ impl Receiver {
     }
 }
 
-/// Mixed into the seed, so that a receiver's random bits differ from its other draws.
+/// A value mixed into the seed of `node_bits`, so that these random bits differ from the receiver's
+/// other random draws.
 const NODE_SALT: u64 = 0x504F_4C4C;
-/// The pause between two scans of all sessions, divided by their number.
+/// The pause after a scan of all sessions, for each session number used so far.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

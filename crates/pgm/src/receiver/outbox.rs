@@ -100,9 +100,9 @@ impl Outbox {
         packets
     }
 
-    /// Asks for an SPM: first on the group with one hop, so that neighbours hear the request and
-    /// stay quiet, then where NAKs go: the sender, or a network element before it. Returns false
-    /// when there is no room: the timer of SPM requests then starts the next try.
+    /// Asks for an SPM. One request goes to a multicast group with one hop, so that neighbours hear
+    /// it and stay quiet. Another goes where NAKs go: to the sender, or to a network element before
+    /// it. Returns false when there is no room; the timer of SPM requests then starts the next try.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
         if self.queue.room_bytes() < 2 * SPMR_BYTES {
             return false;
@@ -204,5 +204,5 @@ pub(super) const POLR_BYTES: u64 = 16 + Polr::LEN as u64;
 /// Length of a request for an SPM in bytes, without IP and UDP headers.
 pub(super) const SPMR_BYTES: usize = 16;
 
-/// The most bytes that wait: about 370 full NAKs.
+/// The most bytes that may wait to be sent: about 370 full NAKs.
 const BYTES_MAX: usize = 128 << 10;

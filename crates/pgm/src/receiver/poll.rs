@@ -25,12 +25,12 @@ use wire::{
     pgm::{Poll, Polr},
 };
 
-/// What a receiver knows of one sender's polls.
+/// The state of one sender's polls at a receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Polls {
-    /// The latest poll and round.
+    /// Sequence number and round of the latest poll heard.
     last: Option<(Sqn, u16)>,
-    /// The latest poll whose first round was heard.
+    /// Sequence number of the latest poll whose first round was heard.
     opened: Option<Sqn>,
     reply: Option<Reply>,
 }
@@ -39,13 +39,13 @@ pub(super) struct Polls {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     due: Instant,
-    /// The address that the poll named.
+    /// The address to which the reply goes, as the poll says.
     pub(super) path_nla: IpAddr,
     pub(super) polr: Polr,
 }
 
 impl Polls {
-    /// Takes a POLL. `node_bits` are this receiver's own, drawn once.
+    /// Takes a POLL. `node_bits` are this receiver's own random bits, drawn once.
     pub(super) fn heard(&mut self, now: Instant, poll: &Poll, node_bits: u32, rng: &mut Rng) {
         let this = (poll.sqn, poll.round);
         if self.last.is_some_and(|(sqn, _)| sqn != poll.sqn) {
@@ -78,7 +78,7 @@ impl Polls {
             .is_some_and(|opened| opened == sqn || sqn.is_after(opened))
     }
 
-    /// Returns the time from which [`Polls::expire`] has something to give.
+    /// Returns when the waiting reply is due; [`Instant::NEVER`] when none waits.
     pub(super) fn due(&self) -> Instant {
         self.reply.map_or(Instant::NEVER, |reply| reply.due)
     }

@@ -24,17 +24,17 @@ pub enum Ready<'a> {
         position: u64,
         /// The message's bytes; there may be none.
         data: &'a [u8],
-        /// True when the message is a row of messages:
+        /// True when `data` holds several messages, each after its length: see
         /// [`Receiver::is_packed`](super::Receiver::is_packed).
         is_row: bool,
     },
     /// Positions that will never be given out.
     Lost {
-        /// The session that the positions belong to.
+        /// The session that the lost positions belong to.
         session: u32,
-        /// The first of these positions.
+        /// The first lost position.
         first: u64,
-        /// Number of positions.
+        /// Number of lost positions, from `first` on.
         count: u64,
     },
     /// A sender heard for the first time.
@@ -81,7 +81,7 @@ pub struct Position {
     pub tsi: Tsi,
     /// The address that the session's packets come from.
     pub source: IpAddr,
-    /// The address for NAKs that the last SPM named; none before the first SPM.
+    /// The address for NAKs that the last SPM named; `None` before the first SPM.
     pub path_nla: Option<IpAddr>,
     /// The last mark in the session's SPMs, if its source is Towline.
     pub mark: Option<Mark>,
@@ -94,7 +94,7 @@ pub struct Position {
     pub trail: u64,
     /// Number of positions missing, up to the lead.
     pub missing: u64,
-    /// Number of payload bytes held until their turn.
+    /// Number of payload bytes that the receiver holds until their turn.
     pub held_bytes: u64,
     /// Counts of the packets that arrived so far, and of those that were missing at first.
     pub arrived: Arrived,
@@ -103,17 +103,17 @@ pub struct Position {
 /// Counts of one session's data since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// New data packets: received, repairs included, or recovered by parity.
+    /// Number of new data packets: received (repairs included), or recovered by parity.
     pub packets: u64,
-    /// Payload bytes of these packets.
+    /// Payload bytes of the packets that `packets` counts.
     pub bytes: u64,
-    /// Positions noticed as missing, each once.
+    /// Positions that were noticed as missing, each counted once.
     pub missed: u64,
     /// Positions asked for in NAKs, repetitions included.
     pub repairs_asked: u64,
-    /// Repairs (RDATA) among the packets.
+    /// Repairs (RDATA) among the packets that `packets` counts.
     pub repairs: u64,
-    /// Positions that were given up and told as [`Ready::Lost`].
+    /// Positions that were given up and reported as [`Ready::Lost`].
     pub lost: u64,
 }
 

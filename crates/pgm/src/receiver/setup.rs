@@ -63,7 +63,7 @@ pub(super) struct Limits {
     pub(super) asks_path: bool,
     /// True when the receiver asks only senders that the owner vouches for.
     pub(super) asks_known_only: bool,
-    /// The share of received bytes that requests may take.
+    /// The most bytes of requests, in percent of the received bytes.
     pub(super) nak_share: u32,
     pub(super) timing: Timing,
     pub(super) spmr_delay: Duration,
@@ -74,7 +74,8 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(config: &Config) -> Self {
         let window_bytes = config.rx_window_bytes();
-        // A page must hold the longest TSDU; several pages make the bound finer.
+        // A page must hold the longest TSDU; with several pages, the memory limit is used up in
+        // smaller steps.
         let page_bytes = (window_bytes / 16).clamp(config.mtu().max(2048), PAGE_BYTES_MAX);
         Self {
             span_max: u64::from(config.rx_window_sqns()),

@@ -78,8 +78,8 @@ impl Receiver {
         {
             let store = &mut self.shared.store;
             if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
-                // A plain packet is no row of messages. An earlier packet that claimed a row may
-                // have been forged; its claim ends here.
+                // A packet without options holds no row of several messages. An earlier packet that
+                // claimed to hold a row may have been forged, so its claim ends here.
                 peer.is_packed = false;
                 peer.count_data(header.kind, &mut self.shared.counters);
                 let range = packet.tsdu_range();
@@ -131,7 +131,8 @@ impl Receiver {
                 _ => {}
             }
         }
-        // A data packet may be old, so it alone does not make a protected sender known.
+        // An attacker may send an old data packet again, so a data packet alone cannot begin a
+        // protected session.
         let session = if self.shared.setup.is_protected {
             let known = self.known_session(arrival, header.tsi());
             known.map_err(|reason| match reason {
@@ -291,8 +292,8 @@ impl Receiver {
 
     /// Takes another host's POLR, by which a local repairer may offer itself to the group.
     ///
-    /// The offer is not followed (RFC 3208 section 9.5.4 allows that): anybody can make one and
-    /// name a victim.
+    /// The offer is not followed (RFC 3208 section 9.5.4 allows that): anybody can send an offer
+    /// that names a victim's address.
     fn heard_reply(&mut self, packet: &Packet<'_>) -> Result<(), DropReason> {
         let tsi = packet.header().upstream_tsi();
         if self.peers.sharing(tsi).next().is_none() {
@@ -314,7 +315,7 @@ impl Receiver {
         is_parity
     }
 
-    /// Takes a parity packet. It never begins a session.
+    /// Takes a parity packet. A parity packet never begins a session.
     fn parity(
         &mut self,
         now: Instant,
@@ -362,8 +363,8 @@ impl Receiver {
     }
 }
 
-/// The most senders of one TSI for which another receiver's request counts. Further senders are
-/// most likely forged. To ignore a request costs only one more request, by this receiver.
+/// The most senders with the same TSI to which another receiver's request is applied. Further such
+/// senders are most likely forged. Ignoring a request only makes this receiver send one itself.
 const SHARING_MAX: usize = 4;
 
 /// What the options of an NCF say.

@@ -45,7 +45,7 @@ impl SpmRequest {
         tries: 0,
     };
 
-    /// Makes the state of a session without an SPM: it asks after a random wait.
+    /// Makes the state of a session that has had no SPM. The first request follows a random wait.
     pub(super) fn start(now: Instant, limits: &Limits, rng: &mut Rng) -> Self {
         Self {
             state: State::BackOff,
@@ -54,7 +54,7 @@ impl SpmRequest {
         }
     }
 
-    /// Notes that another receiver asked: this one waits for the same answer.
+    /// Notes that another receiver asked: this receiver waits for the same answer.
     pub(super) fn heard(&mut self, now: Instant, limits: &Limits) {
         if self.state == State::BackOff {
             self.state = State::Waiting;
@@ -97,5 +97,5 @@ impl SpmRequest {
     }
 }
 
-/// The most times that the wait doubles.
+/// The most times that the wait between two requests for an SPM doubles.
 const DOUBLINGS_MAX: u32 = 5;

@@ -16,11 +16,11 @@
 //!   its share or more               what is over; of its own: an unproven one
 //! ```
 //!
-//! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters:
-//! with more than that, it is greedy. Shares count only when the table is full. Of a greedy host's
-//! sessions, the one that was found last goes first: packets with forged addresses can make a host
-//! greedy, and its own sessions were mostly found before. Sessions that the owner vouches for go
-//! after all others.
+//! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters. A
+//! host or network with more than its share is greedy. Shares count only when the table is full. Of
+//! a greedy host's sessions, the one that was found last goes first: packets with forged addresses
+//! can make a host greedy, and its own sessions were mostly found before. Sessions that the owner
+//! vouches for go after all others.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot; `places` has the number of senders of each
@@ -45,14 +45,15 @@ pub(super) struct PeerTable {
     free: Vec<u32>,
     /// The sender looked up last; packets come in runs of one sender.
     latest: (Tsi, IpAddr, u32),
-    /// The ends of the list of evictable slots: heard least recently, and most recently.
+    /// The two ends of the list of evictable slots: the slots of the senders heard least recently
+    /// (`eldest`) and most recently (`youngest`).
     eldest: u32,
     youngest: u32,
     peers_max: usize,
-    /// How many of the senders each host and each network has.
+    /// Number of senders in the table for each host and each network.
     places: BTreeMap<Party, usize>,
     greedy: Greedy,
-    /// How many senders have been entered so far.
+    /// Number of senders entered in the table so far.
     found: u64,
 }
 
@@ -146,14 +147,15 @@ impl PeerTable {
         u32::try_from(self.slots.len() - 1).ok()
     }
 
-    /// Returns the session that makes room for one of a host at `address`, when no number is free.
+    /// Returns the session that makes room for a new session of a host at `address`, when no number
+    /// is free.
     ///
-    /// An unproven session goes before a real session that is over. If the table forgot a real
-    /// session too soon, the session's last repairs would open it anew and its data would be given
-    /// out twice. A proven session goes last.
+    /// An unproven session is removed before a real session that is over. If the table forgot a
+    /// real session too soon, the session's last repairs would open it anew and its data would be
+    /// given out twice. A proven session is removed last.
     ///
-    /// **Cost**: a look at [`EVICTION_STEPS_MAX`] sessions at most; at all of them when the session
-    /// of a greedy host goes.
+    /// **Cost**: looks at up to [`EVICTION_STEPS_MAX`] sessions, or at all sessions when a session
+    /// of a greedy host is removed.
     pub(super) fn evictable(&self, address: IpAddr) -> Option<u32> {
         let own = self.share_of(address);
         let may_take = |peer: &Peer| match own {
@@ -181,8 +183,8 @@ impl PeerTable {
         if remembered.is_some() || is_nobody_greedy {
             return remembered;
         }
-        // Within a network that has its share, only a host with more than its own share gives up a
-        // place.
+        // When the new session's network has its share, only a host with more than its own share
+        // gives up a proven session.
         let is_greedy = |peer: &Peer| {
             let mut parties = Party::all_of(peer.source);
             parties.any(|party| {
@@ -264,7 +266,7 @@ impl PeerTable {
         self.slots.len() as u32
     }
 
-    /// Returns the share of a host or a network, in places.
+    /// Returns how many places of the table are the share of a host or a network.
     fn share_max(&self, party: Party) -> usize {
         let own_max = self.peers_max.div_ceil(HOST_PART);
         match party {
@@ -273,7 +275,8 @@ impl PeerTable {
         }
     }
 
-    /// Returns whether a host at `address`, or else its network, has its share.
+    /// Returns whether a host at `address` has its full share already, and if not, whether its
+    /// network has.
     fn share_of(&self, address: IpAddr) -> Share {
         let own = self.places_of(Party::host(address));
         let near = Party::network(address).map_or(own, |network| self.places_of(network));

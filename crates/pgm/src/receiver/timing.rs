@@ -45,7 +45,7 @@ pub(super) struct Timing {
     /// The limits of tries (NAK_NCF_RETRIES and NAK_DATA_RETRIES).
     pub(super) ncf_tries_max: u16,
     pub(super) data_tries_max: u16,
-    /// The shortest time before a position is given up.
+    /// The least time for which the receiver waits for a repair, even when all tries are used up.
     pub(super) repair_time_max: Duration,
     /// The pause between two scans of all gaps. It bounds the work when there are very many gaps.
     pub(super) scan_interval: Duration,
@@ -59,15 +59,15 @@ pub(super) struct Timing {
     round_trip: Duration,
     /// The time by which confirmations, on average, come later than the round trip.
     confirmation_late: Duration,
-    /// The shortest of the samples counted so far, and their number; both begin anew after
-    /// [`SAMPLES`] samples.
+    /// The shortest time from a NAK to its confirmation among the samples counted so far, and the
+    /// number of these samples; both begin anew after [`SAMPLES`] samples.
     least: Duration,
     samples: u8,
-    /// Mean time from a confirmation to its repair, and how much later than that repairs come on
-    /// average; `None` before the first repair that counts.
+    /// Mean time from a confirmation to its repair, and how much later than this mean repairs come
+    /// on average; `None` before the first repair that counts.
     data: Option<(Duration, Duration)>,
     /// The number of repairs in a row that came after the wait for them had ended, and the shortest
-    /// time among them.
+    /// time that one of these repairs took after its confirmation.
     late_repairs: u8,
     late_repair: Duration,
 }
@@ -163,8 +163,8 @@ impl Timing {
     ///
     /// A loss on the way makes a sample longer, never shorter, and longer timers make such samples
     /// longer still. So the shortest of several samples is the round trip. If the NAK was repeated
-    /// before the confirmation came, the sample alone is no round trip (Karn), but it makes the
-    /// next wait longer.
+    /// before the confirmation came, the sample alone is no round trip (Karn's algorithm), but it
+    /// makes the next wait longer.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_repeated = sample > self.wait_ncf;
@@ -258,10 +258,11 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
-    /// Returns how long a NAK waits for its confirmation: the time that the configuration sets, if
-    /// it sets one. Else a patient NAK waits for more than a round trip, and another one for at
-    /// most [`WAIT_AGAIN_MAX`]: on a long path it is sent again before its answer can come.
-    /// Otherwise a packet whose repairs are lost, too, would be several round trips late.
+    /// Returns how long a NAK waits for its confirmation. If the configuration sets a time, every
+    /// NAK waits that long. Otherwise a NAK with `is_patient` waits for more than a round trip, and
+    /// any other NAK for at most [`WAIT_AGAIN_MAX`]. On a long path, the receiver thus repeats the
+    /// other NAKs before an answer can come. If it waited for each answer, a packet whose repair
+    /// was lost as well would come several round trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
@@ -294,41 +295,46 @@ const fn log2(number: u64) -> u64 {
     ((power - 16) << 16) + fraction
 }
 
-/// Judgement: the longest back-off that packets of the network can bring about.
+/// The longest back-off that packets from the network can set. A judgement.
 const BACK_OFF_TOLD_MAX: Duration = Duration::from_secs(1);
 /// The numbers 1 and e, with 16 binary places.
 const ONE: u64 = 1 << 16;
 const E: u64 = 178_145;
-/// Judgement: a guess that is too large costs a lone receiver half a back-off; one that is too
-/// small costs a large group a NAK storm.
+/// The number of receivers assumed while the sender does not know it. A judgement: too large a
+/// number costs a lone receiver half a back-off, too small a number costs a large group a storm
+/// of NAKs.
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// The largest group that counts: a sender that claims more receivers cannot make them wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// Bounds of the time added between NAKs: at most 8 doublings and [`PATIENCE_MAX`], or one wait
-/// where that is longer.
+/// Bounds of the time added between NAKs: at most 8 doublings, and at most [`PATIENCE_MAX`] or one
+/// wait for a confirmation, whichever is longer.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
-/// Judgement: the reordering on a LAN, and the most reordering that is assumed on longer paths.
+/// How long reordering may delay a packet on a LAN, and at most on longer paths: bounds of the
+/// shortest back-off. A judgement.
 const BACK_OFF_MIN: Duration = Duration::from_micros(200);
 const REORDERING_MAX: Duration = Duration::from_millis(2);
-/// The `ilog2` up to which a group counts as small: fewer than 16 receivers.
+/// The largest `ilog2` of a small group's size: a group of fewer than 16 receivers is small.
 const FEW_DOUBLINGS: u32 = 3;
-/// The timers before anything is measured: a LAN whose hosts are busy.
+/// The random part of the back-off and the two waits before anything is measured, as on a LAN
+/// whose hosts are busy.
 const SPREAD_START: Duration = Duration::from_micros(1800);
 const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
-/// Judgement: a busy host may need 1 ms to answer although nothing is lost.
+/// The shortest wait for a confirmation or a repair. A judgement: a busy host may need 1 ms to
+/// answer although nothing is lost.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// The times that a group listens on a LAN: a step for each doubling of a small group, then a
-/// longer step for each of `MANY_DOUBLINGS` further doublings. All steps together are
-/// `SPREAD_START`, the time used before anything is measured.
+/// Steps of the random part of the back-off on a LAN: the shorter step for each doubling of a
+/// small group, and the longer step for each of `MANY_DOUBLINGS` further doublings. All steps
+/// together are `SPREAD_START`, the time used before anything is measured.
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
-/// The longest wait of a repeated NAK: a little more than the longest elimination interval that a
-/// source chooses by itself.
+/// The longest wait of a NAK that is not patient ([`Timing::wait_confirmed`]): a little more than
+/// the longest elimination interval that a source chooses by itself.
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
-/// Number of late repairs in a row after which the wait grows to the shortest of their times.
+/// Number of late repairs in a row after which the wait for repairs follows the shortest time that
+/// one of them took.
 const LATE_REPAIRS: u8 = 4;
 /// Number of samples after which the shortest of them becomes the round trip, even if that makes
 /// the round trip longer.
@@ -341,7 +347,8 @@ const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);
 mod tests {
     use super::*;
 
-    /// The mean back-off and the mean of the earliest of `group_size`, in per cent of the longest.
+    /// Returns the mean back-off, and the mean of the earliest of `group_size` back-offs, in per
+    /// cent of the longest.
     fn draws(group_size: u32) -> (u128, u128) {
         let mut timing = Timing::new(&Config::default());
         timing.back_off_min = Duration::ZERO;
@@ -371,7 +378,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Timers after 20 repairs, each confirmed after `round_trip` and there `data` later.
+    /// Lets the timers follow 20 repairs. Each is confirmed after `round_trip`, and arrives `data`
+    /// after its confirmation.
     fn measured(timing: &mut Timing, round_trip: Duration, data: Duration) {
         for _ in 0..20 {
             timing.confirmed_after(round_trip);
@@ -435,7 +443,8 @@ mod tests {
         assert_eq!(timing.wait_ncf, Duration::from_micros(19_500));
         timing.confirmed_after(ms(2));
         assert_eq!(timing.round_trip, ms(2));
-        // A long way is found by longer waits: no sample of more than the wait was believed.
+        // The wait grows until it covers a long round trip: samples longer than the wait are not
+        // believed.
         let mut timing = Timing::new(&Config::default());
         let samples = (0..20).find(|_| {
             timing.confirmed_after(ms(200));
@@ -480,7 +489,7 @@ mod tests {
         timing.confirmed_after(ms(900));
         assert!(timing.wait_ncf > before, "{timing:?}");
         assert!(timing.wait_ncf < before * 3 / 2, "{timing:?}");
-        // One NAK in ten is lost, for long.
+        // Over a long time, one NAK in ten is lost.
         for n in 0..1000 {
             let repeated = timing.wait_ncf + ms(2);
             timing.confirmed_after(if n % 10 == 0 { repeated } else { ms(1) });

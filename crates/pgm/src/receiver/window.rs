@@ -42,7 +42,8 @@ pub(super) struct Window {
     noted: u64,
     /// One past the lead of the latest announcement.
     announced: u64,
-    /// The trail that the last packet announced, if that lay beyond what was certain; 0 otherwise.
+    /// The trail that the last packet announced, if it lay beyond the positions that certainly
+    /// exist; 0 otherwise.
     claimed_trail: u64,
     span_max: u64,
     pub(super) gaps: Gaps,
@@ -180,7 +181,8 @@ impl Window {
         self.extend(end, now, due)
     }
 
-    /// Extends the window to positions that were noted beyond it, as far as its new limit allows.
+    /// Extends the window to positions that certainly exist but lay beyond its limit, as far as the
+    /// limit now allows.
     pub(super) fn extend_to_noted(&mut self, now: Instant, due: Instant) -> bool {
         self.noted > self.next && self.extend(self.noted, now, due)
     }
@@ -301,13 +303,15 @@ impl Window {
         withdrawn
     }
 
-    /// Counts the positions of `first..end` that were not received, known to exist or not.
+    /// Counts the positions in `first..end` that were not received. Positions that are not known to
+    /// exist count, too.
     pub(super) fn missing_of(&self, first: u64, end: u64) -> u64 {
         let known_end = end.min(self.next).max(first);
         (end - known_end) + self.gaps.missing_in(first, known_end)
     }
 
-    /// Returns true when the last packet announced a trail beyond what was certain.
+    /// Returns true when the last packet announced a trail beyond the positions that certainly
+    /// exist.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0
     }

@@ -1,9 +1,10 @@
-//! Who asks a source for repairs, and which service each of them has.
+//! The hosts that ask a source for repairs, and the service that each host gets.
 //!
 //! - A host that has the key of the session has full service: only the limits of all repairs hold.
 //! - A host that reports, in a session without a key, has full service up to a bound that grows
-//!   with the data (`reporters`). Beyond the bound, it has a part of the rate of strangers, however
-//!   often it asks for a packet: it may have no room for the repairs, and the sender waits for it.
+//!   with the data (`reporters`). Beyond the bound, it has a part of the rate of strangers, but no
+//!   bound for each packet: a host without room for the repairs asks for a packet many times, and
+//!   the sender waits for that host.
 //! - A host that does not report, a stranger, has a part of that rate too, and a bound for each
 //!   packet (`strangers`).
 
@@ -24,12 +25,12 @@ pub(super) struct Asker {
     pub(super) standing: Standing,
 }
 
-/// What a host that asks for repairs has shown.
+/// What a host that asks for repairs has proven about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// That it has the key.
+    /// The host has the session's key.
     Key,
-    /// That its address is its own: it has a control connection.
+    /// The host has a control connection, which proves that its address is not forged.
     Address,
     Nothing,
 }
@@ -37,12 +38,12 @@ pub(super) enum Standing {
 /// How a host that asks for repairs is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
-    /// Only the limits of all repairs hold.
+    /// The host has no limits of its own, only those of all repairs together.
     Full,
-    /// It has a part of the rate that strangers have.
+    /// The host has a part of the rate at which strangers get repairs.
     Rate,
-    /// As for `Rate`. After a few repairs of a packet, further ones stay within the bytes of the
-    /// NAKs.
+    /// The host has the limit of `Rate`. After [`REPAIRS_MAX`] repairs of a packet, the bytes of
+    /// its NAKs also limit the bytes of further repairs.
     Few,
 }
 
@@ -86,7 +87,7 @@ impl Askers {
         }
     }
 
-    /// Notes that something is repaired with full service.
+    /// Notes that `bytes` bytes are repaired for this host with full service.
     pub(super) fn served(&mut self, from: Asker, bytes: usize) {
         if from.standing == Standing::Address {
             self.reporters.repaired(from.address.ip(), bytes);

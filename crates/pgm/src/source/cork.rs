@@ -24,21 +24,22 @@ use base::{Instant, RunLimit};
 
 use crate::config::Timer;
 
-/// The time when new data may leave, although more data could still join it.
+/// A rule for when new data leaves: at once, or after a short wait for more data to leave with it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cork {
     set: Timer,
-    /// The time that handing over a run took lately.
+    /// The running mean of the time that the hand-over of a run takes.
     cost: Duration,
-    /// When the last run had been handed over.
+    /// The time when handing over the last run ended.
     handed_over: Instant,
     due: Instant,
-    /// The position before which data does not wait.
+    /// Data before this position may leave at once.
     released: u64,
 }
 
 impl Cork {
-    /// Makes a cork whose span is set, or follows the duration of send calls.
+    /// Makes a cork. Its span is `set`, or follows the duration of send calls if `set` is
+    /// [`Timer::Auto`].
     pub(super) const fn new(set: Timer) -> Self {
         Self {
             set,
@@ -49,8 +50,8 @@ impl Cork {
         }
     }
 
-    /// Notes that handing over a run ended at `end` and took `took`, of which at most `SPAN_MAX`
-    /// counts.
+    /// Notes that handing over a run ended at `end` and took `took`. A longer time than `SPAN_MAX`
+    /// counts as `SPAN_MAX`.
     pub(super) fn run_took(&mut self, end: Instant, took: Duration) {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
         self.handed_over = end;
@@ -70,7 +71,8 @@ impl Cork {
         self.released = lead;
     }
 
-    /// Returns the time when positions `unsent` to `lead`, with `bytes` bytes in all, may leave.
+    /// Returns the time when the packets from position `unsent` to before `lead` may leave; they
+    /// have `bytes` bytes in all.
     #[inline]
     pub(super) const fn due(&self, unsent: u64, lead: u64, bytes: usize) -> Instant {
         let is_enough = lead - unsent >= PACKETS_ENOUGH || bytes >= BYTES_ENOUGH;
@@ -82,17 +84,19 @@ impl Cork {
     }
 }
 
-/// A span is this many times the cost of a run: about an eighth of the time goes into calls.
+/// The span of the cork is this many times the time that handing over a run takes, so about an
+/// eighth of the time goes into send calls.
 const SPAN_COSTS: u32 = 8;
-/// The longest span: a tenth of the delay after which a message counts as late where delays matter.
-/// Measured on two processors that forward 50,000 messages a second to three receivers: with spans
-/// of 0, 50 us and 100 us they are idle for 20 %, 35 % and 40 % of the time. With 50 us and with
-/// 100 us, half as many messages are late as with 0; the median delay grows by 30 us and by 80 us.
+/// The longest span of the cork. Where delays matter, a message counts as late after ten times this
+/// span. Measured on two processors that forward 50,000 messages a second to three receivers: with
+/// spans of 0, 50 us and 100 us, the processors are idle for 20 %, 35 % and 40 % of the time. With
+/// 50 us and with 100 us, half as many messages are late as with 0; the median delay grows by 30 us
+/// and by 80 us.
 const SPAN_MAX: Duration = Duration::from_micros(50);
-/// The running mean of the cost covers about this many runs.
+/// About how many of the last runs count in the running mean `Cork::cost`.
 const COST_PART: u32 = 8;
-/// Bytes (half of the longest run) and packets that leave without waiting for more: waiting would
-/// gain little.
+/// When this many bytes (half of the longest run) or packets wait, they leave at once: waiting for
+/// more would gain little.
 const BYTES_ENOUGH: usize = RunLimit::BYTES_MAX / 2;
 const PACKETS_ENOUGH: u64 = 32;
 

@@ -7,7 +7,7 @@ use wire::pgm::Rst;
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) closing: Closing,
-    /// What SPMs say after an abort.
+    /// The OPT_RST that SPMs carry after an abort; `None` without an abort.
     pub(super) reset: Option<Rst>,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct TransmitLog {
     ring: Vec<u8>,
     index: Vec<Record>,
     index_mask: u64,
-    /// The position of the first record in the index.
+    /// The position of the session's first packet, whose record has slot 0 of the index.
     first: u64,
     sqns_max: u64,
     head: usize,
@@ -67,8 +67,9 @@ impl TransmitLog {
         }
     }
 
-    /// Finds `len` bytes in one piece, and numbers for `count` packets; evicts old packets below
-    /// `hold` as needed. Returns the offset. The place stays free until [`TransmitLog::push`].
+    /// Finds `len` free bytes in one piece, and sequence numbers for `count` packets; evicts old
+    /// packets below `hold` as needed. Returns the offset of the bytes, which stay free until
+    /// [`TransmitLog::push`].
     #[inline]
     pub(super) fn place(&mut self, len: usize, count: u64, hold: u64) -> Option<usize> {
         #[cfg(feature = "planted-bugs")]
@@ -341,7 +342,7 @@ struct Record {
     repaired: u64,
 }
 
-/// The state of a log before some pushes.
+/// The state of a log to which [`TransmitLog::rollback`] can return.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checkpoint {
     head: usize,
@@ -386,7 +387,7 @@ mod tests {
         assert_eq!(log.mark_sent(2), 60);
         assert_eq!(filled(&mut log, 30, 9), Some(10));
         assert_eq!((log.trail(), log.range(10)), (8, 0..30));
-        // 9 at the ring's end and 10 at its beginning are two runs.
+        // Packet 9 lies at the ring's end and packet 10 at its beginning, so they need two runs.
         assert_eq!(
             (log.unsent_run(1000, 10).count, log.unsent_bytes()),
             (1, 60)

@@ -30,8 +30,8 @@
 //! - the window's memory is what the configuration says, and is allocated by [`Source::new`];
 //! - each upstream packet is counted as handled, or as dropped for one reason.
 //!
-//! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent), in
-//! `spm` (the active interval) and in `parity` (selective NAKs).
+//! Comments mark deviations from the RFC where they are: in this file, in `upstream` (confirmations
+//! for data never sent), in `spm` (the active interval) and in `parity` (selective NAKs).
 //!
 //! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 14.4, 16.2.
 
@@ -91,8 +91,8 @@ use transmit::Pending;
 /// The sending end of one session. The module's description says what it does.
 ///
 /// Commands: `offer`, `reserve`, `reserve_burst`, `set_*`, `close`. Input: `handle`,
-/// `handle_timeout`. Output: `poll_run` with `run_done`, until it gives `None`. The order of the
-/// calls is that of every sans-IO type (see the base crate).
+/// `handle_timeout`. Output: `poll_run` with `run_done`, until `poll_run` gives `None`. The order
+/// of the calls is that of every sans-IO type (see the base crate).
 #[derive(Debug)]
 pub struct Source {
     config: Config,
@@ -120,7 +120,7 @@ pub struct Source {
 /// The pacers that keep the sending rate within its limits.
 #[derive(Debug)]
 struct Pacers {
-    /// The limit over everything that is sent.
+    /// The rate limit for all packets that are sent.
     all: Pacer,
     repairs: Pacer,
     ncfs: Pacer,
@@ -188,8 +188,8 @@ impl SourceSetup {
 impl Source {
     /// Makes a source whose first SPM is due at `now`.
     ///
-    /// **Cost**: allocates the window (`tx_window_bytes`) and 16 bytes for each of its packets; the
-    /// operating system supplies the memory as it is first used.
+    /// **Cost**: allocates mainly the window (`tx_window_bytes`) and 16 bytes for each of its
+    /// packets; the operating system supplies the memory as it is first used.
     #[must_use]
     pub fn new(config: Config, mut setup: SourceSetup, now: Instant) -> Self {
         if config.strict_pgm() {
@@ -249,8 +249,8 @@ impl Source {
         source
     }
 
-    /// Changes the limit over everything that is sent. The shares of repairs and confirmations
-    /// follow.
+    /// Changes the rate limit for all packets that are sent. The limits for repairs, confirmations
+    /// and SPMs follow it.
     pub fn set_pace(&mut self, pace: Pace) {
         self.pacers.all.set_pace(pace);
         if let Some(bytes_per_s) = pace.bytes_per_s() {
@@ -277,9 +277,10 @@ impl Source {
     }
 
     /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
-    /// follow it, unless the configuration sets them: a NAK that was under way when the repair left
-    /// arrives within one round trip. An elimination interval that follows the round trip stays at
-    /// or below 50 ms, and at or below a fixed `nak_rdata_interval`.
+    /// follow it, unless the configuration sets them. For a round trip after a repair, NAKs may
+    /// arrive that receivers sent before they got the repair, so the elimination interval must last
+    /// that long. An elimination interval that follows the round trip stays at or below 50 ms, and
+    /// at or below a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
         self.reports.elimination = elimination(&self.config, measured);
@@ -446,8 +447,8 @@ impl Source {
         matches!(self.setup.mark, Some(mark) if mark.control_port != 0)
     }
 
-    /// Returns true when new data may leave now: it waits neither for more data, nor for the rate,
-    /// nor for receivers.
+    /// Returns true when new data may leave now: it does not wait for more data, for the rate limit
+    /// or for receivers.
     #[must_use]
     pub fn has_due(&self, now: Instant) -> bool {
         self.has_sendable() && self.cork_due() <= now && self.pacers.all.is_ready(now)
@@ -550,7 +551,7 @@ impl Source {
         self.log.unsent_bytes()
     }
 
-    /// Returns the limit over everything that is sent.
+    /// Returns the rate limit for all packets that are sent.
     #[must_use]
     pub const fn pace(&self) -> Pace {
         self.pacers.all.pace()
@@ -580,7 +581,7 @@ impl Source {
         &self.drops
     }
 
-    /// Notes the time. Every call that takes the time begins with this.
+    /// Notes the time. Every call with a parameter `now` begins with this.
     #[inline]
     #[track_caller]
     fn tell_time(&mut self, now: Instant) {
@@ -659,14 +660,14 @@ const IOVECS_MAX: usize = 128;
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// The elimination interval while the round trip is unknown: the back-off of a whole group on a
-/// LAN. Once the round trip is known, the interval is the round trip plus `ELIMINATION_SLACK`, for
-/// hosts that answer late.
+/// The elimination interval while the round trip is unknown: longer than the back-offs of a group
+/// on a LAN. Once the round trip is known, the interval is the round trip plus `ELIMINATION_SLACK`,
+/// for hosts that answer late.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-/// Judgement: when a repair is lost, another receiver's long round trip delays the next one by at
-/// most this time. On paths with a longer round trip, the source may send one repair too many.
+/// Judgement: when a repair is lost, another receiver's long round trip delays the next repair by
+/// at most this time. On paths with a longer round trip, the source may send one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most a sixteenth of a limited rate.
 const SPM_PART: u64 = 16;

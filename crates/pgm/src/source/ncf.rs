@@ -41,8 +41,9 @@ impl NcfQueue {
         true
     }
 
-    /// Puts the places of the first NCFs of equal length into `ranges`: at most `datagrams` NCFs
-    /// and `bytes` bytes, but at least one NCF. The last may be shorter than the others.
+    /// Fills `ranges` with the byte ranges in `memory` of the first NCFs that are of equal length:
+    /// at most `datagrams` NCFs and `bytes` bytes, but at least one NCF. The last may be shorter
+    /// than the others.
     pub(super) fn collect(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
         ranges.clear();
         let mut total = 0;

@@ -1,8 +1,8 @@
 //! The schedule of bursts: deadlines, with a bounded catch-up.
 //!
 //! The pacer does not know packets. Each burst moves the deadline by the time that its bytes take
-//! at the rate. A burst that leaves late does not move it further, except that lateness beyond
-//! `catch_up` is forgotten.
+//! at the rate. A late burst moves the deadline no further than a punctual one, so later bursts can
+//! make up for the delay, but only for a delay of up to `catch_up`.
 //!
 //! ```text
 //!   deadline   |----burst A----|----burst B----|--C--|

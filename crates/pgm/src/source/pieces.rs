@@ -1,4 +1,4 @@
-//! Offers of data that fills several packets and is of use only as a whole.
+//! Takes data that fills several packets and is of use only as a whole.
 
 use wire::pgm::Data;
 

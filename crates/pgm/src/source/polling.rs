@@ -16,7 +16,7 @@
 //! All rounds of a count have one number, and a receiver that joins meanwhile keeps silent. So the
 //! replies to one round show how many replies the next round, which asks more receivers, can bring.
 //!
-//! Invariant: at most `REPLIES_MAX` replies are kept; a reply counts once for its address.
+//! Invariant: at most `REPLIES_MAX` replies are kept; in each round, an address counts once.
 //!
 //! **Spec**: RFC 3208 sections 14.3, 14.4.
 
@@ -50,20 +50,20 @@ pub struct Census {
     pub farthest_round_trip: Option<Duration>,
 }
 
-/// The state of counting.
+/// The state of a source's counting of its receivers.
 #[derive(Clone, Debug)]
 pub(super) struct Polling {
     rng: Rng,
     /// The time between two counts; with zero, only [`Source::count_receivers`] starts a count.
     interval: Duration,
     next_at: Instant,
-    /// The number of the present poll, and its round.
+    /// The sequence number of the present poll, and the number of its round.
     sqn: Sqn,
     round: u16,
     /// One receiver in 2^bits replies.
     bits: u32,
     step: Step,
-    /// Who replied in this round, sorted.
+    /// The addresses of the receivers that replied in this round, sorted.
     heard: Vec<SocketAddr>,
     farthest: Option<Duration>,
     counted: Census,
@@ -86,9 +86,9 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Count,
-    /// To measure round trips: replies come at once.
+    /// The poll measures round trips: receivers reply at once.
     Range,
-    /// To make receivers forget the earlier poll.
+    /// The poll makes receivers forget the earlier poll.
     Abort,
 }
 
@@ -127,7 +127,7 @@ impl Polling {
         self.step = Step::Due(Kind::Count);
     }
 
-    /// Does what is due at `now`.
+    /// Starts a count or closes a round, if either is due at `now`.
     pub(super) fn advance(&mut self, now: Instant) {
         match self.step {
             Step::Idle if !self.interval.is_zero() && now >= self.next_at => self.start(now),
@@ -184,7 +184,7 @@ impl Polling {
         }
     }
 
-    /// Takes a reply.
+    /// Takes a receiver's reply to the present poll.
     pub(super) fn reply(
         &mut self,
         now: Instant,
@@ -245,8 +245,8 @@ impl Polling {
     }
 
     /// Notes how many receivers the replies of this round stand for. A round that measures round
-    /// trips changes the number only if it asks every receiver, and if more of them reply than were
-    /// counted before. Replies may be lost, and a smaller sample tells less.
+    /// trips changes the number only if the round asks every receiver, and if more receivers reply
+    /// than were counted before. Replies may be lost, and a smaller sample tells less.
     fn count(&mut self, kind: Kind) {
         let is_complete = self.bits == 0 && self.heard.len() < REPLIES_MAX;
         let found = (self.heard.len() as u64) << self.bits;
@@ -308,7 +308,8 @@ const fn back_off(kind: Kind) -> Duration {
     }
 }
 
-/// Returns how many bits let at most about `wanted` of `receivers` reply.
+/// Returns the `bits` with which at most about `wanted` of `receivers` reply, because one in 2^bits
+/// does.
 const fn bits_for(receivers: u64, wanted: u64) -> u32 {
     match (receivers / wanted).checked_ilog2() {
         Some(bits) if receivers > wanted => bits + 1,
@@ -321,19 +322,26 @@ const NOBODY: Census = Census {
     is_complete: false,
     farthest_round_trip: None,
 };
-/// Mixed into the seed, so that the draws of polls differ from the source's other draws.
+/// Mixed into the seed, so that the random numbers of polls differ from the source's others.
 const SALT: u64 = 0x504F_4C4C;
-/// Judgement: with four million receivers, the first round brings 64 replies, which are enough.
+/// In the first round of a source's first count, one receiver in 2^16 replies. Judgement: with four
+/// million receivers, that brings 64 replies, which are enough.
 const BITS_START: u32 = 16;
-/// Judgement: a round brings at most sixteen times the replies of the round before.
+/// From round to round, `bits` falls by this. Judgement: a round brings at most sixteen times the
+/// replies of the round before.
 const BITS_STEP: u32 = 4;
-/// Judgement: with 32 replies, the estimate is off by at most 18 % in two of three cases.
+/// The rounds that count receivers end once a round brings this many replies. Judgement: with 32
+/// replies, the estimate is off by at most 18 % in two of three cases.
 const ENOUGH: u64 = 32;
+/// At most about this many receivers are asked to reply at once when round trips are measured.
 /// Judgement: 64 short packets at once are no burden for a source.
 const RANGE_RECEIVERS: u64 = 64;
-/// Judgement: eight times the 512 replies that a round is expected to bring at most.
+/// The most replies that are kept in a round. Judgement: eight times the 512 replies that a round
+/// is expected to bring at most.
 const REPLIES_MAX: usize = 4096;
-/// Judgement: 512 replies spread over this time are one every 400 us.
+/// The time over which receivers spread their replies in a count. Judgement: 512 replies are then
+/// one every 400 us.
 const BACK_OFF: Duration = Duration::from_millis(200);
-/// Judgement: longer than the round trip by a geostationary satellite, about 0.6 s.
+/// How long a round lasts after the back-off. Judgement: longer than the round trip by a
+/// geostationary satellite, about 0.6 s.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(1);

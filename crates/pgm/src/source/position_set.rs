@@ -108,9 +108,9 @@ impl PositionSet {
         None
     }
 
-    /// Returns where the first word that is not empty begins, from the word that begins at `at` on.
-    /// Looks at one word of the summary: if it shows none, returns the first position of the next
-    /// word of the summary.
+    /// Returns the first position of the first non-empty word from `at` on; `at` is the first
+    /// position of a word. Looks at only one word of the summary. If all words that this
+    /// summary word covers are empty, returns the first position that the next one covers.
     fn skip_empty_words(&self, at: u64) -> u64 {
         let (word, _) = self.locate(at);
         let rest = self.summary[word / 64] >> (word % 64);

@@ -37,12 +37,12 @@ use super::position_set::PositionSet;
 pub(super) struct RepairQueue {
     waiting: PositionSet,
     lines: Vec<Line>,
-    /// The line whose turn it is, and the bytes sent in this turn.
+    /// The index in `lines` of the line whose turn it is, and the bytes sent in this turn.
     turn: usize,
     turn_spent: usize,
 }
 
-/// The line of one receiver: the positions that it asks for.
+/// A line (queue) of the positions whose repair one receiver asks for.
 #[derive(Debug)]
 struct Line {
     owner: Option<SocketAddr>,
@@ -153,19 +153,19 @@ impl RepairQueue {
         self.lines.iter_mut().for_each(|line| line.set.clear());
     }
 
-    /// Returns true when the position waits.
+    /// Returns true when the position waits for repair.
     pub(super) fn contains(&self, position: u64) -> bool {
         self.waiting.contains(position)
     }
 
-    /// Returns the lowest position that waits, `u64::MAX` for none. The window must keep that
-    /// packet.
+    /// Returns the lowest position that waits for repair, `u64::MAX` for none. The window must keep
+    /// that packet.
     #[inline]
     pub(super) const fn oldest(&self) -> u64 {
         self.waiting.oldest()
     }
 
-    /// Returns true when no position waits.
+    /// Returns true when no position waits for repair.
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -182,8 +182,8 @@ impl RepairQueue {
     }
 }
 
-/// Judgement: at most 16 receivers need many repairs at the same time; further receivers share
-/// lines.
+/// The number of lines (queues, each for one receiver that asks for repairs). Judgement: at most 16
+/// receivers need many repairs at the same time; further receivers share lines.
 const LINES: usize = 16;
 
 #[cfg(test)]

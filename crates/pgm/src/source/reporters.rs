@@ -3,9 +3,9 @@
 //! A host that reports has opened a control connection from its address, and anybody can do that.
 //! So each such host has a bound: the bytes repaired for it are at most the bytes of new data that
 //! the source has sent, plus [`FREE_BYTES`]. All addresses of a network (an IPv6 /64) together have
-//! [`NETWORK_FACTOR`] times that bound. Beyond it, a host shares the rate of the hosts that do not
-//! report (`strangers.rs`). The module does not know packets or queues. In: bytes of new data, and
-//! bytes repaired for each host. Out: whether a host has full service.
+//! [`NETWORK_FACTOR`] times that bound. Beyond its bound, a host shares the rate of the hosts that
+//! do not report (`strangers.rs`). The module does not know packets or queues. In: bytes of new
+//! data, and bytes repaired for each host. Out: whether a host has full service.
 //!
 //! ```text
 //!   new data -----------|==== window ====|   what may be repaired grows with the data
@@ -33,8 +33,8 @@ pub(super) struct Reporters {
     /// Bytes of new data so far. All bytes in this module are without IP and UDP headers.
     data: u64,
     window: u64,
-    /// The meter of each host and network, in bytes. A meter is never below the bound of one window
-    /// ago; a host or network without an entry is exactly there.
+    /// The meter of each host and network, in bytes. It grows with each repair, and is at least
+    /// what the bound was one window of data ago. Without an entry, it is exactly this minimum.
     meters: BTreeMap<Party, u64>,
 }
 
@@ -75,7 +75,7 @@ impl Reporters {
         meter.max(self.start(party))
     }
 
-    /// Returns the least that a meter may show.
+    /// Returns the minimum of a party's meter: what its bound was one window of data ago.
     fn start(&self, party: Party) -> u64 {
         bound(party, self.data.saturating_sub(self.window))
     }
@@ -102,7 +102,8 @@ impl Reporters {
     }
 }
 
-/// Returns how many bytes may be repaired with full service because of `data` bytes.
+/// Returns how many bytes may be repaired for `party` with full service once `data` bytes of new
+/// data have been sent.
 const fn bound(party: Party, data: u64) -> u64 {
     match party {
         Party::Host(_) => data,
@@ -110,12 +111,15 @@ const fn bound(party: Party, data: u64) -> u64 {
     }
 }
 
-/// Judgement: about what strangers may get in one second of an idle session.
+/// Bytes that may be repaired for a host beyond the bytes of new data. Judgement: about what hosts
+/// that do not report may get in one second of an idle session.
 const FREE_BYTES: u64 = 1_000_000;
-/// Judgement: of a thousand receivers of one LAN that each lose a tenth, some lack a packet after
-/// one repair, and few after three: the source then sends each packet three to four times.
+/// The bound of a network, as a multiple of a host's bound. Judgement: of a thousand receivers of
+/// one LAN that each lose a tenth, some lack a packet after one repair, and few after three. So
+/// the source may have to send each packet up to four times.
 const NETWORK_FACTOR: u64 = 4;
-/// Judgement: for each of 4096 receivers that report, one host and one network.
+/// The most hosts and networks that have a meter. Judgement: for each of 4096 receivers that
+/// report, one host and one network.
 const PARTIES_MAX: usize = 2 * 4096;
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use super::{
 pub(super) struct OpenRow {
     position: u64,
     at: usize,
-    /// Length of what precedes the first message's length field, in bytes.
+    /// Length of the headers and options before the first message's length field, in bytes.
     head_len: usize,
-    /// Offset at which the record must end at the latest.
+    /// Offset in the log's memory at which the record must end at the latest.
     end: usize,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct OpenRow {
 pub(super) struct RowPlace {
     /// The record to begin, unless the message continues the open record.
     fresh: Option<OpenRow>,
-    /// Offset of the message's length field.
+    /// Offset of the message's length field in the log's memory.
     at: usize,
 }
 
 impl RowPlace {
-    /// Returns the offset of a message of `len` bytes.
+    /// Returns the offset at which a message of `len` bytes begins, after its length field.
     pub(super) const fn payload_at(&self, len: usize) -> usize {
         self.at + Packed::length_len(len)
     }

@@ -29,7 +29,7 @@ use crate::{Config, Intervals, Timer};
 /// The SPM timers of one source.
 #[derive(Clone, Debug)]
 pub(super) struct SpmSchedule {
-    /// The number of the next SPM.
+    /// The sequence number of the next SPM.
     pub(super) sqn: Sqn,
     active: Duration,
     ambient: Duration,
@@ -179,7 +179,7 @@ mod tests {
         Instant::from_nanos(n * 1_000_000)
     }
 
-    /// Sends every SPM when it is due until `end`; the times in milliseconds.
+    /// Sends every SPM when it is due until `end`. Returns the times in milliseconds.
     fn play(schedule: &mut SpmSchedule, end: Instant) -> Vec<u64> {
         let mut times = Vec::new();
         while schedule.due() <= end {

@@ -4,8 +4,8 @@
 //! hold for the repairs for strangers. A host that reports and has reached its own bound
 //! (`reporters.rs`) shares the rate of strangers; the other two bounds do not hold for this host.
 //!
-//! - the rate: a share of the bytes of new data, plus a fixed rate (the floor); at once, never more
-//!   than one second of both;
+//! - the rate: a share of the bytes of new data, plus a fixed rate (the floor). Strangers never get
+//!   more at once than one second of both gives;
 //! - the number of repairs: each packet is repaired for strangers up to [`REPAIRS_MAX`] times, at
 //!   ever longer intervals ([`elimination_of`]). So all strangers together draw at most that many
 //!   times the data, however often or slowly they ask;
@@ -24,11 +24,11 @@
 //!                                                             have had less than their part
 //! ```
 //!
-//! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too, and never report. A NAK of 64 bytes for
-//! a packet of 1400 bytes is 22-fold, so the third bound alone would starve them. They get what
-//! they need while they lose less than the share. When they lose more, they ask again, and are
-//! served at the share's rate. A receiver that loses a tenth of everything gets each packet by one
-//! of its eight repairs, except for one packet in 10^8.
+//! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too, and never report. A NAK of 64 bytes may
+//! ask for a packet of 1400 bytes, 22 times its length. So the third bound alone would starve them.
+//! They get what they need while they lose less than the share. When they lose more, they ask
+//! again, and are served at the share's rate. A receiver that loses a tenth of everything gets each
+//! lost packet by one of the eight repairs, except for one lost packet in 10^8.
 //!
 //! Invariant: over any interval, the bytes granted are at most this sum: the share of the new data
 //! in the interval and in about the second before it; the floor for the same time; one packet.
@@ -49,19 +49,20 @@ pub(super) struct Strangers {
     bytes_per_s_min: u64,
     /// The most bytes that a host can save up by asking: a packet, plus what the longest NAK earns.
     earned_max: u64,
-    /// New data, with headers.
+    /// Bytes of new data sent in about the last second, headers included.
     data: Recent,
-    /// Bytes that may be granted, as of `earned_at`.
+    /// Bytes of repairs that strangers together may still be granted. The bytes of the fixed rate
+    /// are included up to `earned_at`.
     credit: u64,
     earned_at: Instant,
     hosts: [Host; HOSTS],
 }
 
-/// The bytes that one stranger was granted recently.
+/// The account of one stranger.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     address: Option<IpAddr>,
-    /// When it last asked.
+    /// When the host last asked for repairs.
     asked_at: Instant,
     granted: Recent,
     /// Bytes of repairs that the host has earned with the bytes of its NAKs, and not used.
@@ -124,8 +125,8 @@ impl Strangers {
         true
     }
 
-    /// Returns the bytes of repairs that strangers may get in a second. They may get as many at
-    /// once.
+    /// Returns the bytes of repairs that strangers may get in a second. They may also get that many
+    /// at once.
     fn rate(&self, now: Instant) -> u64 {
         let share = self.share_of(self.data.per_s(now));
         share.saturating_add(self.bytes_per_s_min)
@@ -216,20 +217,25 @@ pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
     longer.min(ELIMINATION_MAX).max(elimination)
 }
 
-/// Judgement: with intervals from 4 ms on, a packet's eight repairs for strangers span 3.3 seconds.
-/// A receiver that hears nothing for that long loses data only if somebody asks for everything all
-/// the time. On a path with a round trip of half a second, receivers that ask before they hear the
-/// first repair use up five repairs.
+/// How many times a packet is repaired for strangers before further repairs must be earned by NAKs.
+/// Judgement: when the intervals begin at 4 ms, eight repairs span 3.3 seconds. A receiver that
+/// hears nothing for that long loses data only if somebody asks for everything all the time. On a
+/// path with a round trip of half a second, receivers that ask before they hear the first repair
+/// use up five repairs.
 pub(super) const REPAIRS_MAX: u32 = 8;
-/// A NAK brings a confirmation of its own length, and twice its bytes in repairs: three times.
+/// The bytes of repairs that a stranger earns with each byte of its NAKs. With the confirmation,
+/// which is as long as the NAK, a NAK brings three times its bytes.
 const ASKED_FACTOR: u64 = 2;
-/// At least the length of the longest NAK, of 63 numbers over IPv6, with all headers.
+/// An upper bound for the length of a NAK in bytes. The longest NAK asks for 63 packets, over IPv6;
+/// all headers are included.
 const NAK_BYTES_MAX: u64 = 400;
 const SECOND: Duration = Duration::from_secs(1);
-/// Judgement: 16 strangers have an entry each; a further one takes the entry of the stranger that
-/// was granted least.
+/// The most strangers that have an entry each. A further stranger takes the entry of the one that
+/// was granted least lately. The number is a judgement.
 const HOSTS: usize = 16;
-/// Judgement: a receiver asks for at least ten seconds, so it can have all eight repairs.
+/// The longest wait between two repairs of a packet for strangers, unless the elimination interval
+/// is longer. Judgement: a receiver repeats its request for at least ten seconds, so with this wait
+/// it can have all eight repairs.
 const ELIMINATION_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Source {
 
     /// Notes what became of the run that `poll_run` gave.
     ///
-    /// **Panics**: in debug builds, when `poll_run` gave none; in other builds the call then does
+    /// **Panics**: in debug builds, when `poll_run` gave no run; in other builds the call then does
     /// nothing.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
         Contract::run_done(!matches!(self.out.pending, Pending::None));
@@ -400,7 +400,7 @@ impl Source {
 pub(super) enum Pending {
     /// No run.
     None,
-    /// The first confirmations of the queue, as many as there are ranges.
+    /// The first NCFs of the queue: one for each entry of `ranges`.
     Ncf,
     /// The SPM in the control buffer.
     Spm,
@@ -408,9 +408,9 @@ pub(super) enum Pending {
     Poll,
     /// The repairs listed in `repaired`.
     Rdata,
-    /// This many staged parity packets of one group.
+    /// Staged parity packets of one group, and their number.
     Parity(Batch, usize),
-    /// The first unsent packets.
+    /// The first unsent data packets.
     Odata(LogRun),
 }
 

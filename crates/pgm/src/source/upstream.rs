@@ -118,8 +118,8 @@ impl Source {
                 self.counters.poll_replies += 1;
                 Ok(())
             }
-            // These packets go to receivers, except ACKs; and no receiver sends this source an ACK,
-            // because the source elects none for PGMCC.
+            // All these packets except ACKs go to receivers. ACKs belong to PGMCC congestion
+            // control, which this source does not use: it elects no receiver to send them.
             Body::Spm(_)
             | Body::Poll(_)
             | Body::Odata(_)
@@ -167,7 +167,8 @@ impl Source {
         Ok(())
     }
 
-    /// Takes a NAK that names groups and the number of packets that each lacks.
+    /// Takes a NAK that asks for parity: it names groups, and how many packets the receiver lacks
+    /// in each.
     fn take_parity_nak(
         &mut self,
         now: Instant,
@@ -255,7 +256,7 @@ impl Source {
         service
     }
 
-    /// Returns true when the packet was repaired so recently that the repair may be under way.
+    /// Returns true when the packet was repaired within the elimination interval of this service.
     fn is_eliminated(&self, now: Instant, service: Service, position: u64) -> bool {
         let Some(at) = self.log.repaired(position) else {
             return false;
@@ -297,11 +298,11 @@ impl Source {
 pub(super) enum Reply {
     /// The requested packet or group was never sent.
     Beyond,
-    /// Strangers have used up their share of repairs.
+    /// The host that asked is a stranger, and has no part left in the strangers' share of repairs.
     Refused,
     /// The repair is on its way, or will never be made.
     Known,
-    /// More is to be sent than before.
+    /// The source has queued a repair, or more parity than before.
     Queued,
 }
 

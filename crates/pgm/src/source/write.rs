@@ -196,7 +196,7 @@ impl Source {
         Ok(())
     }
 
-    /// Counts a refusal, and flushes the cork: there is no room before data has left.
+    /// Counts a refusal, and flushes the cork, because there is no room until data has left.
     pub(super) const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
@@ -208,15 +208,15 @@ impl Source {
         self.place_many(len, 1)
     }
 
-    /// Finds room in one piece for `count` records of `bytes` bytes together, and for their
-    /// sequence numbers.
+    /// Finds contiguous room for `count` records, which have `bytes` bytes in all, and room for
+    /// their sequence numbers.
     #[inline]
     fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             if hold == self.repairs.oldest() {
-                // The application waits for this repair, which now comes with the next turn of its
-                // line.
+                // The application waits until the repair at `hold` is sent. So this repair goes to
+                // the front of each queue of repairs that has it.
                 self.repairs.hasten(hold);
             } else if let Some(parity) = &mut self.parity {
                 parity.hasten(hold);
@@ -226,7 +226,7 @@ impl Source {
         })
     }
 
-    /// Copies a payload into the log at `at`. Returns its sum; see [`Source::sum_payload`].
+    /// Copies a payload into the log at `at`. Returns what [`Source::sum_payload`] returns for it.
     #[inline]
     fn copy_payload(&mut self, at: usize, payload: &[u8]) -> u64 {
         let has_checksum = self.has_checksum();
@@ -257,7 +257,8 @@ impl Source {
         !self.setup.is_protected()
     }
 
-    /// Completes the record at `at`, whose payload is in place, and takes the record.
+    /// Completes the record at `at`, whose payload is already written, and adds it to the log.
+    /// Returns the packet's position.
     #[inline]
     fn commit_record(
         &mut self,
@@ -330,14 +331,14 @@ impl Source {
         }
     }
 
-    /// Returns the length of what precedes the payload of a piece, in bytes.
+    /// Returns the number of bytes before the payload in a packet with one piece of a message.
     const fn fragment_head(&self) -> usize {
         let row = if self.config.pack() { ROW_BYTES - 4 } else { 0 };
         DATA_HEAD + FRAGMENT_BYTES + row + self.syn_extra()
     }
 
-    /// Returns the length that OPT_SYN adds after another option, in bytes: it needs no OPT_LENGTH
-    /// of its own.
+    /// Returns how many bytes OPT_SYN adds to a packet that has another option, and so already has
+    /// OPT_LENGTH.
     #[inline]
     pub(super) const fn syn_extra(&self) -> usize {
         if self.is_syn_at(self.log.lead()) {
@@ -352,7 +353,7 @@ impl Source {
 #[derive(Debug)]
 pub struct Slot<'a> {
     source: &'a mut Source,
-    /// Offset of the payload.
+    /// Offset of the payload in the log.
     at: usize,
     len: usize,
     /// The payload's place in a row, if it is to share a packet.

@@ -23,7 +23,7 @@ fn ranges(gaps: &Gaps) -> Vec<(u64, u64, NakState)> {
     list.map(|gap| (gap.first, gap.end, gap.state)).collect()
 }
 
-/// Gaps `first..end`, one after the other, all due at 2 ms.
+/// Makes the gaps in `list` (each `first..end`), all found at 0 ms and due at 2 ms.
 fn gaps(list: &[(u64, u64)]) -> Gaps {
     let mut gaps = Gaps::new(100);
     for &(first, end) in list {

@@ -18,18 +18,18 @@ use super::{Farewell, Peer, Shared};
 pub struct Told {
     /// The sequence number before which the sender can repair nothing any more.
     pub trail: Sqn,
-    /// One past the last packet that has left.
+    /// One past the sequence number of the last packet that the sender has sent.
     pub end: Sqn,
-    /// Whether more will follow.
+    /// Whether more packets will follow in the stream.
     pub phase: StreamPhase,
 }
 
 /// The claims of one session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Claims {
-    /// True when the owner can ask the sender.
+    /// True when the owner can ask the sender whether claims of packets are true.
     is_checked: bool,
-    /// The highest trail in the sender's own words ([`Told`]).
+    /// The highest trail that the sender itself has told, not by a packet ([`Told`]).
     told_trail: u64,
     /// The highest trail beyond `told_trail` that a packet announced and by which something would
     /// be lost; 0 for none.
@@ -45,7 +45,7 @@ impl Claims {
         self.trail != 0 || self.end.is_some() || self.is_reset
     }
 
-    /// Returns the claims and forgets them, but not what the owner and the sender said.
+    /// Returns the packets' claims and forgets them. Keeps `is_checked` and `told_trail`.
     const fn take(&mut self) -> Self {
         let claims = *self;
         (self.trail, self.end, self.is_reset) = (0, None, false);
@@ -54,7 +54,8 @@ impl Claims {
 }
 
 impl Peer {
-    /// Takes a packet's trail; `certain` is as in the window's own `see_trail`.
+    /// Takes a packet's trail. `certain` is one past the last packet that is known to exist, as in
+    /// `Window::see_trail`.
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) {
         // A trail costs nothing when no packet before it is missing.
         let harmless = self.window.contiguous().max(self.claims.told_trail);
@@ -104,7 +105,7 @@ impl Peer {
         self.claims.is_any() && !self.is_over()
     }
 
-    /// Believes what packets have claimed.
+    /// Believes the claims that packets have made so far, and acts on them.
     pub(in crate::receiver) fn believe_claims(&mut self) {
         let claims = self.claims.take();
         if claims.trail > 0 {

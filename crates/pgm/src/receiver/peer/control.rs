@@ -32,7 +32,7 @@ pub(in crate::receiver) struct SpmNotes {
     loads: Loads,
     back_off: BackOffNotes,
     pub(super) parity: Option<ParityPrm>,
-    /// The size of the last group, when that group is short.
+    /// Number of packets in the last parity group, when that group is short (OPT_CURR_TGSIZE).
     pub(super) tgsize: Option<u32>,
 }
 
@@ -223,7 +223,7 @@ impl Peer {
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
         // Any sender of an SPM could name a third host as its path. All receivers would then send
-        // their NAKs to that host: 1.3 kB of SPMs became 244 MB of NAKs.
+        // their NAKs to that host: in one case, 1.3 kB of SPMs caused 244 MB of NAKs.
         let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
         let nla = path.unwrap_or(self.source);
         let told = self.spms.mark.filter(Mark::is_known);
@@ -271,11 +271,12 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// Returns true when the SPM is newer than the last SPM, or when several SPMs show that the
-    /// last was wrong.
+    /// Returns true when the SPM is newer than the last SPM that counted, or when several SPMs show
+    /// that the last was wrong.
     ///
-    /// Deviation: a sender that really began to count anew shows that by several SPMs in sequence.
-    /// One forged SPM with a far number would otherwise be the last that the receiver takes.
+    /// Deviation: if only newer SPMs counted, one forged SPM with a far higher number would make
+    /// the receiver drop all later SPMs of the sender. So when [`STALE_MAX`] older SPMs in a row
+    /// are in sequence with each other, the last of these counts, too.
     fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
         let newer = self.spms.last_spm.is_none_or(|last| sqn.is_after(last));
         if !newer {

@@ -34,7 +34,7 @@ pub(in crate::receiver) struct Incoming<'a> {
 }
 
 impl Peer {
-    /// Takes a data packet. It counts as heard even when it is not kept.
+    /// Takes a data packet. The sender counts as heard even when the packet is not kept.
     pub(in crate::receiver) fn data(
         &mut self,
         now: Instant,
@@ -48,7 +48,7 @@ impl Peer {
         verdict
     }
 
-    /// Takes one data packet, whatever its place.
+    /// Takes one data packet, wherever it lies inside or outside the window.
     fn keep_data(
         &mut self,
         now: Instant,
@@ -146,9 +146,10 @@ impl Peer {
 
     /// In sequence mode, uses the packet at once if it is the next to give out; else holds it.
     ///
-    /// A whole message that is next takes no room in the store: a full store would otherwise wait
-    /// for the packet that empties it. The message does take room when skipped positions must be
-    /// reported first. A piece of a message takes room for the message that it continues or begins.
+    /// A whole message that is next takes no room in the store. Otherwise a full store would have
+    /// no room for the very packet that lets it empty. The message does take room when skipped
+    /// positions must be reported first. A piece of a message takes room for the message that it
+    /// continues or begins.
     fn keep_in_sequence(
         &mut self,
         position: u64,
@@ -301,7 +302,7 @@ impl Peer {
     }
 }
 
-/// The use made of data for which the window had a place.
+/// What was done with data for which the window had a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     /// The data was handed out, or added to its message.

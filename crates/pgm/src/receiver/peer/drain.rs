@@ -64,7 +64,7 @@ impl Peer {
         step
     }
 
-    /// Returns the bytes of a message that was put together.
+    /// Returns the bytes of the message that was last put together from its pieces.
     pub(in crate::receiver) fn apdu(&self) -> &[u8] {
         self.due.assembly.bytes()
     }
@@ -203,8 +203,8 @@ impl Peer {
         }
     }
 
-    /// Abandons the current message and skips those of its pieces that came. Returns false when
-    /// there is no current message.
+    /// Abandons the current message and skips its pieces that arrived. Returns false when there is
+    /// no current message.
     pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
         let Some(first) = self.due.assembly.abandon() else {
             return false;
@@ -254,7 +254,7 @@ impl Peer {
         Some(step)
     }
 
-    /// Takes out the lowest held entry, which is at the base.
+    /// Takes out the lowest held entry, which is at the window's base, and moves the base on.
     fn advance(&mut self, store: &mut HeldStore) {
         self.held.pop(store);
         self.window.base += 1;

@@ -3,8 +3,8 @@
 //! The module does not parse packets or know other senders. In: one checked packet at a time. Out:
 //! a verdict, and through [`Peer::step`] what became ready. This file has the life of a session and
 //! the quick path; `data.rs` has all other data packets, `parity.rs` parity, `control.rs` control
-//! packets, `parent.rs` what is asked of the receiver, `drain.rs` what is handed out later,
-//! `timer.rs` timers.
+//! packets, `parent.rs` the requests of the PGM parent, `drain.rs` the data that is handed out
+//! later, `timer.rs` timers.
 //!
 //! ```text
 //!          FIN                  all up to the lead given out or lost
@@ -82,7 +82,8 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
     /// The ranges of one request; kept so that their memory is reused.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// The ranges that are left after parity requests were split off, and those requests.
+    /// The ranges that are left after parity requests were split off; `requests` has those
+    /// requests.
     pub(super) selective: Vec<(u64, u64)>,
     pub(super) requests: Vec<Sqn>,
     /// The function that recovers payloads.
@@ -98,7 +99,7 @@ pub(super) struct Peer {
     pub(super) source: IpAddr,
     way: Way,
     mode: Mode,
-    /// True when the window has a beginning.
+    /// True once the receiver knows where the window begins.
     is_established: bool,
     window: Window,
     held: HeldQueue,
@@ -116,11 +117,11 @@ pub(super) struct Peer {
     /// True when the session's packets are genuine but may be old; see
     /// [`ReceiverSetup::is_protected`].
     is_protected: bool,
-    /// True when the session's packets hold rows of messages.
+    /// True when one data packet of the session may hold several messages.
     pub(super) is_packed: bool,
 }
 
-/// The data that is given out next, and what stands in its way.
+/// The data that is given out next, and the conditions that delay it.
 #[derive(Debug)]
 struct Due {
     assembly: Assembly,
@@ -135,28 +136,28 @@ struct Due {
     is_joining: bool,
 }
 
-/// What the sender's SPMs say, above all the path back to the sender.
+/// The contents of the sender's SPMs, above all the path back to the sender.
 #[derive(Debug)]
 struct FromSpms {
     last_spm: Option<Sqn>,
-    /// SPMs may be out of sequence with `last_spm` but in sequence among themselves. These are the
-    /// number of the last such SPM, and how many came in a row.
+    /// SPMs may be out of sequence with `last_spm` but in sequence among themselves. This is the
+    /// sequence number of the last such SPM, and how many of them came in a row.
     stale: (Sqn, u8),
     path_nla: Option<IpAddr>,
     scope_id: u32,
     path: PathId,
     mark: Option<Mark>,
-    /// When to ask for an SPM.
+    /// When to ask the sender for an SPM, by an SPMR.
     spmr: SpmRequest,
 }
 
-/// The state of asking for repairs: how and when.
+/// How and when the session asks for repairs.
 #[derive(Debug)]
 struct Asking {
     timing: Timing,
     timed: Option<Timed>,
     credit: Credit,
-    /// When the current turn of asking began, and how many positions it asked for.
+    /// The current turn of sending NAKs: when it began, and how many positions it has asked for.
     turn: (Instant, u64),
     /// True when there was no room to hold data. In sequence mode, the session then asks only for
     /// as many positions from the window's base on as `starved` says.
@@ -168,7 +169,8 @@ struct Asking {
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     position: u64,
-    /// When the receiver first asked for the packet, then when the source confirmed that.
+    /// The time when the receiver first asked for the packet. Once `is_confirmed` is true, the time
+    /// when the source confirmed the request.
     since: Instant,
     is_confirmed: bool,
 }
@@ -314,7 +316,7 @@ impl Peer {
         self.asking.credit.heard();
     }
 
-    /// Returns true when [`Peer::step`] may give a step.
+    /// Returns true when [`Peer::step`] may return a step.
     pub(super) fn has_ready(&self) -> bool {
         let Notices {
             replaced,
@@ -375,8 +377,8 @@ impl Peer {
         self.is_vouched_for = true;
     }
 
-    /// Returns true when the application takes the session number for one in use: by this sender,
-    /// or by the sender that this one replaced.
+    /// Returns true when the application believes that the session number is in use: by this
+    /// sender, or by the sender that this one replaced.
     pub(super) fn is_announced(&self) -> bool {
         self.due.notices.replaced || (!self.due.notices.found && !self.is_over())
     }
@@ -500,13 +502,14 @@ enum Way {
     HandOut,
     /// Hold the packet: earlier data is missing.
     Hold,
-    /// Examine the packet: the long way.
+    /// Examine the packet in full, the long way: the quick path does not suffice.
     Long,
 }
 
 /// Start of a sender's positions: one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
-/// Number of data packets after which a sender has proved to be real: with an SPM, and without.
+/// Number of data packets after which a sender has proved to be real, if it has sent an SPM; the
+/// next constant is the number without an SPM.
 const PROVEN_DATA_PACKETS: u64 = 4;
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;

@@ -1,11 +1,11 @@
-//! What a session's PGM parent asks of the receiver: replies to polls, a back-off, congestion
-//! reports; and whether the parent can be reached. The parent is the source, or the last network
-//! element on the way from it.
+//! Requests of a session's PGM parent to the receiver: replies to polls, a back-off, congestion
+//! reports. Also, whether the parent can reach its children. The parent is the source, or the last
+//! network element on the way from it.
 //!
 //! The module sends nothing. In: POLLs, and options of SPMs and NCFs. Out: replies that are due,
 //! the report for a NAK, and whether NAKs may be sent.
 //!
-//! Invariant: a reply goes to a sender that the receiver follows, and is paid for as a NAK is.
+//! Invariant: a reply goes to a sender that the receiver follows, and costs credit as a NAK does.
 //!
 //! **Spec**: RFC 3208 sections 12.5, 14.5, 15.2.2, 15.3.2.
 
@@ -29,13 +29,13 @@ use crate::{
     },
 };
 
-/// The state of what the parent asks for.
+/// The state of the parent's requests.
 #[derive(Debug, Default)]
 pub(super) struct Parent {
     pub(super) polls: Polls,
     /// True when the parent said that it cannot reach its children: NAKs wait for a regular SPM.
     pub(super) is_cut_off: bool,
-    /// What NAKs are to report.
+    /// The loads that the last SPM asks NAKs to report.
     loads: Loads,
     loss: LossRate,
 }
@@ -48,7 +48,7 @@ pub(in crate::receiver) struct BackOffNotes {
 }
 
 impl Peer {
-    /// Takes a POLL: the sender counts its receivers.
+    /// Takes a POLL, by which its sender counts receivers; plans the reply, if one is due.
     pub(in crate::receiver) fn poll(
         &mut self,
         now: Instant,
@@ -104,8 +104,8 @@ impl Peer {
     /// Takes an SPM or an NCF by which the element at `path_nla` says that it cannot reach its
     /// children. The packet counts only when NAKs go to that element.
     ///
-    /// Deviation: without `network_elements` NAKs go straight to the source, so the packet stops
-    /// none of them: otherwise one forged packet would stop all.
+    /// Deviation: without `network_elements` NAKs go straight to the source, and the packet does
+    /// not stop them. Otherwise one forged packet could stop all NAKs.
     pub(in crate::receiver) fn cut_off(
         &mut self,
         now: Instant,
@@ -127,8 +127,9 @@ impl Peer {
         self.follow_back_off(back_off);
     }
 
-    /// Notes a back-off that an SPM or an NCF tells. One that a poll found counts only if the last
-    /// poll that opened here is that poll or an earlier one.
+    /// Notes the back-off that an SPM or an NCF announces. An interval that results from a poll
+    /// counts only if this receiver has heard the first round of that poll or of an earlier poll,
+    /// and of no later poll.
     pub(in crate::receiver) fn follow_back_off(&mut self, notes: &BackOffNotes) {
         if let Some(range) = notes.range {
             let [min, max] = [range.min_us, range.max_us].map(micros);
@@ -188,7 +189,8 @@ fn micros(us: u32) -> Duration {
     Duration::from_micros(u64::from(us))
 }
 
-/// Judgement: a loss of 1 % shows in 200 packets.
+/// The fewest packets that make a sample of the loss rate. Not measured: in 200 packets, a loss of
+/// 1 % shows.
 const SAMPLE_PACKETS: u64 = 200;
 
 #[cfg(test)]

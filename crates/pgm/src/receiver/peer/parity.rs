@@ -17,8 +17,8 @@
 //! that contradict each other, requests that nobody answers.
 //!
 //! Deviations: section 11.5 forbids selective NAKs for complete groups where parity is on demand;
-//! here they remain the fallback. The receiver does not send NAKs for many packets of a group
-//! earlier than NAKs for few: it sends them at the group's end.
+//! here they remain the fallback. A receiver that lacks many packets of a group does not send its
+//! NAK earlier than a receiver that lacks few: each waits for the group's end.
 //!
 //! **Spec**: RFC 3208 sections 11.2, 11.3, 11.5.
 
@@ -44,9 +44,9 @@ use crate::{
 /// The state of a session's parity.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
-    /// The offer in the last SPM.
+    /// The offer of parity in the last SPM; `None` when that SPM made none.
     last: Option<ParityPrm>,
-    /// The kept groups, while an offer is in force.
+    /// The groups whose packets are kept for recovery; `None` while no offer is in force.
     pub(super) groups: Option<Box<Groups>>,
     is_on_demand: bool,
     /// True when parity may follow a group unasked, before the next group's packets.
@@ -75,7 +75,7 @@ pub(in crate::receiver) struct IncomingParity<'a> {
     pub(in crate::receiver) trail: Sqn,
     pub(in crate::receiver) is_repair: bool,
     pub(in crate::receiver) group: Option<wire::pgm::ParityGrp>,
-    /// The packet as the code needs it; its index is not set yet.
+    /// The packet in the form that the erasure code takes; its index is not set yet.
     pub(in crate::receiver) parity: Parity<'a>,
 }
 

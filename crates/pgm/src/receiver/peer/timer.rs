@@ -82,7 +82,7 @@ impl Peer {
         self.is_trusted() && (self.is_vouched_for || !shared.limits.asks_known_only)
     }
 
-    /// Adds what has arrived to the credit.
+    /// Adds to the credit for NAKs a share of the packets and bytes that have arrived.
     pub(super) fn earn(&mut self, shared: &Shared) {
         let Arrived { packets, bytes, .. } = self.arrived;
         let share = shared.limits.nak_share;
@@ -108,8 +108,8 @@ impl Peer {
         }
     }
 
-    /// Begins to time `fresh`, unless the packet that the receiver is timing is still missing: it
-    /// times one packet at a time.
+    /// Begins to time the repair of the packet at position `fresh`, unless the packet that is being
+    /// timed is still missing: one packet is timed at a time.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
         let is_missing = |timed: &Timed| self.window.gaps.locate(timed.position).is_some();
         if !self.asking.timed.as_ref().is_some_and(is_missing) {
@@ -183,7 +183,7 @@ impl Peer {
         }
     }
 
-    /// Makes the NAKs for what was gathered, `asked` positions in all.
+    /// Makes the NAKs for the gathered ranges (`shared.ranges`), `asked` positions in all.
     fn request(&mut self, now: Instant, asked: u64, shared: &mut Shared) {
         self.split_requests(now, shared);
         let upstream = self.upstream(shared);
@@ -205,7 +205,8 @@ impl Peer {
 
 /// The number of packets, from the base on, for which a session asks when it has no room for held
 /// data. If one of these packets is lost again, the session can keep none of those after it. So it
-/// asks for twice as many as came in order last time, and a few more.
+/// asks for twice as many as came in order in the last interval, plus [`STARVED_PACKETS_MIN`]. One
+/// full NAK is the most that it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StarvedWindow {
     since: Instant,
@@ -245,5 +246,5 @@ const STARVED_PACKETS_MIN: u64 = 4;
 /// or a long stall of this host, can cause.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
 const TURN_MIN: Duration = Duration::from_millis(2);
-/// A session that may ask for nothing now looks again after this time.
+/// How long a session that may send no NAK at present rests before it looks again.
 const REST_WITHOUT_BUDGET: Duration = Duration::from_millis(2);

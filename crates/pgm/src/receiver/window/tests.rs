@@ -21,7 +21,7 @@ fn take(window: &mut Window, position: u64) {
     window.take(position, place, NOW, DUE);
 }
 
-/// A packet without news of its own tells its trail.
+/// Lets a packet announce its trail, and nothing else that is new.
 fn tell(window: &mut Window, trail: u64) -> u64 {
     let certain = window.confirmed();
     window.see_trail(trail, certain)

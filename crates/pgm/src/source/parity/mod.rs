@@ -15,10 +15,10 @@
 //! once until all are used; at most [`STAGED_MAX`] packets are computed at a time.
 //!
 //! Deviations: section 11.4 has the source answer selective NAKs for full groups with parity. A
-//! receiver that knows no parity would then get no repair, so this source answers such NAKs
-//! selectively. The source cuts a group short only at the end of the session. Before that,
-//! receivers may ask selectively in a group that does not grow, as in section 11.5. When a group's
-//! indexes are used up, they start over.
+//! receiver that knows no parity would then get no repair, so this source answers such NAKs with
+//! the packets that they name. The source cuts a group short only at the end of the session. Before
+//! that, receivers may ask selectively in a group that does not grow, as in section 11.5. When a
+//! group's indexes are used up, they start over.
 //!
 //! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
 
@@ -60,12 +60,12 @@ pub(super) struct Parity {
     payloads: Encoder,
     fragments: Encoder,
     payload_bytes_max: usize,
-    /// The requests for each group in the log. The place of a group is its number modulo the
-    /// length.
+    /// The requests for each group in the log. A group's index in this vector is its number modulo
+    /// the vector's length.
     groups: Vec<Asked>,
-    /// The groups that wait for parity that receivers asked for.
+    /// The groups for which parity that receivers asked for is still to be sent.
     wanted: RepairQueue,
-    /// True when it is the turn of parity, while repairs of both kinds wait.
+    /// While parity and selective repairs both wait: true when parity is sent next.
     has_turn: bool,
     share: Share,
     /// The first group whose pro-active parity has not all left, and how many of its parity packets
@@ -87,12 +87,12 @@ struct Asked {
     next_index: u32,
     /// Number of parity packets that wait to be sent.
     pending: u32,
-    /// Number of parity packets sent without a pause of an elimination interval between them, and
-    /// the time when the last of them was sent.
+    /// Number of parity packets sent since the last pause that was as long as the elimination
+    /// interval, and the time when the newest of them was sent.
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
-    /// Number of parity packets that strangers were granted.
+    /// Number of parity packets granted to strangers (hosts that do not report to the source).
     granted: u32,
 }
 
@@ -185,18 +185,18 @@ impl Parity {
         }
     }
 
-    /// Makes the parity of the group that holds `position` the next of each line that has it.
+    /// Puts the group that holds `position` first in each queue in which its parity waits.
     pub(super) fn hasten(&mut self, position: u64) {
         self.wanted
             .hasten(position / u64::from(self.numbering.group_size()));
     }
 
-    /// Returns true when parity that receivers asked for waits.
+    /// Returns true when parity that receivers asked for waits to be sent.
     pub(super) const fn is_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Returns true when the parity of a complete group is still to follow the group.
+    /// Returns true when all members of the group `cursor` were sent, but not all of its parity.
     #[inline]
     pub(super) fn is_proactive_due(&self, unsent: u64) -> bool {
         !self.share.is_none() && self.cursor_sent < self.share.count() && {
@@ -226,7 +226,7 @@ impl Parity {
         self.pass_groups(lead);
     }
 
-    /// Moves on from groups whose parity has left.
+    /// Moves `cursor` past the complete groups whose pro-active parity has all left.
     pub(super) fn pass_groups(&mut self, unsent: u64) {
         if self.share.is_none() {
             return;
@@ -251,7 +251,7 @@ impl Parity {
         self.is_wanted() && (self.has_turn || !others_wait)
     }
 
-    /// Passes the turn to selective repairs, or back to parity.
+    /// Gives the next turn to parity if `has_turn` is true, otherwise to selective repairs.
     pub(super) const fn set_turn(&mut self, has_turn: bool) {
         self.has_turn = has_turn;
     }
@@ -545,8 +545,8 @@ impl Source {
     }
 }
 
-/// Parity of one group that is to be sent: the group, how many members it has, and whether the
-/// parity goes out unasked.
+/// The group whose parity is sent next, how many members (data packets) the group has, and whether
+/// the parity goes out unasked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     group: u64,

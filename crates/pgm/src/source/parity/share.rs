@@ -21,15 +21,18 @@ pub(super) struct Share {
     count: u32,
     min: u32,
     max: u32,
-    /// Groups sent, and groups asked for, since the number was last reviewed.
+    /// Since `count` was last reviewed: groups sent, and groups for which receivers then asked for
+    /// more.
     sent: u32,
     asked: u32,
-    /// Number of times in a row that receivers asked for no group among [`GROUPS`] groups.
+    /// How many reviews in a row found that receivers asked for no group; a review follows every
+    /// [`GROUPS`] groups.
     quiet: u32,
 }
 
 impl Share {
-    /// Makes a number that begins at `min`, never falls below it, and rises to at most `max`.
+    /// Makes the number of parity packets for a group. It begins at `min`, never falls below `min`,
+    /// and rises to at most `max`.
     pub(super) const fn new(min: u32, max: u32) -> Self {
         Self {
             count: min,
