@@ -1,9 +1,9 @@
-//! A rule for the hosts that an end takes as its peers.
+//! A rule that says which hosts a sender or receiver takes as its peers.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-/// Decides by a host's address whether an end takes that host as its peer: as a sender, or as a
-/// receiver.
+/// A rule that decides, by a host's address, whether to take that host as a peer. A receiver's
+/// peers are senders, and a sender's peers are receivers.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
@@ -14,7 +14,7 @@ impl Admission {
         Self(Arc::new(admits))
     }
 
-    /// Returns true for a host that is taken.
+    /// Returns true when the rule takes this host.
     #[must_use]
     pub fn admits(&self, host: IpAddr) -> bool {
         (self.0)(host)

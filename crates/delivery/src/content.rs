@@ -11,7 +11,7 @@ pub trait Content {
     ///
     /// # Errors
     /// When a file is gone, unreadable, shorter or changed. The transfer ends with this error, or
-    /// goes on without the file that it names: see [`Content::withdraw`].
+    /// goes on without the file that the error names: see [`Content::withdraw`].
     fn read(
         &mut self,
         manifest: &Manifest,
@@ -72,7 +72,7 @@ impl ContentError {
         }
     }
 
-    /// Says that the error is about one file, by its index among [`Manifest::files`].
+    /// Makes this an error about one file, given by its index among [`Manifest::files`].
     #[must_use]
     pub const fn of_file(mut self, file: usize) -> Self {
         self.file = Some(file);

@@ -1,4 +1,4 @@
-//! The events of a machine for its owner, in a bounded queue.
+//! A bounded queue of the events that a machine reports to its owner.
 
 use crate::parameters::EVENTS_MAX;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Tests only: control connections between machines in memory, with every partial send and every
-//! cut of the stream that TCP allows, drawn from a seed.
+//! Tests only: control connections between machines, in memory. As with TCP, a send may be partial,
+//! and received bytes may come in two parts; a seed decides where.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,7 +11,7 @@ use base::{Instant, LinkEvent, LinkId, Rng};
 
 use crate::LinkCommand;
 
-/// What the fabric needs of a machine.
+/// The calls of a machine that the fabric needs.
 pub(crate) trait Linked {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
     fn poll_link(&mut self) -> Option<LinkCommand<'_>>;
@@ -19,14 +19,15 @@ pub(crate) trait Linked {
     fn link_opened(&mut self, key: u32, link: LinkId);
 }
 
-/// Runs a test with addresses of IPv4, then with those of IPv6. The machines here see the addresses
-/// of TCP alone, and never the group: that a group has one source changes nothing for them.
+/// Runs a test with addresses of IPv4, then with those of IPv6. The machines here see only TCP
+/// addresses, never the group. So a source-specific group needs no run of its own.
 pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
     test();
     over_ipv6(test);
 }
 
-/// Runs a test with addresses of IPv6, all of one network, on a thread whose name says so.
+/// Runs a test with addresses of IPv6, all of one network. The test runs on a thread named `IPV6`:
+/// there, [`Fabric::address`] gives addresses of IPv6.
 #[allow(
     clippy::disallowed_types,
     reason = "the test has a thread anyway; here its name says more"
@@ -43,7 +44,7 @@ const IPV6: &str = "over IPv6";
 pub(crate) struct Fabric {
     rng: Rng,
     next: u32,
-    /// Link -> (its node, the other node, the other end).
+    /// For each link: its node, and the node and link of the other end.
     ends: BTreeMap<LinkId, (usize, usize, LinkId)>,
     inbox: BTreeMap<usize, VecDeque<(LinkId, LinkEvent, Vec<u8>)>>,
     /// Nodes that accept connections.
@@ -76,7 +77,8 @@ impl Fabric {
         SocketAddr::new(address, 4000)
     }
 
-    /// Lets `node` do all it wants; true when it wanted anything.
+    /// Carries out the next commands of the machine at `node`, at most 64. Returns true when there
+    /// was one.
     pub(crate) fn pump(&mut self, node: usize, machine: &mut dyn Linked) -> bool {
         let mut is_busy = false;
         for _ in 0..64 {
@@ -107,7 +109,7 @@ impl Fabric {
         is_busy
     }
 
-    /// Gives `node` up to `count` of its events; true when there was any.
+    /// Gives `node` up to `count` of its events. Returns true when there was one.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,
@@ -116,7 +118,7 @@ impl Fabric {
         count: usize,
     ) -> bool {
         for n in 0..count {
-            // What follows on a paused end waits behind its data, its end too.
+            // On a paused end, every event except `Writable` waits, even `Closed`.
             let inbox = self.inbox.entry(node).or_default();
             let next = inbox.iter().position(|(link, event, _)| {
                 !self.paused.contains(link) || *event == LinkEvent::Writable
@@ -135,7 +137,7 @@ impl Fabric {
         true
     }
 
-    /// The node's process is gone: its connections are reset, its events vanish.
+    /// Ends a node's process: resets its connections, and discards its events.
     pub(crate) fn crash(&mut self, node: usize) {
         self.inbox.remove(&node);
         let gone: Vec<_> = self
@@ -200,12 +202,12 @@ impl Fabric {
         }
     }
 
-    /// A connection of the test's own, to speak whatever it likes on.
+    /// Opens a connection on which the test itself can send any bytes.
     pub(crate) fn dial(&mut self, node: usize, target: usize) -> LinkId {
         self.open(node, Self::address(target))
     }
 
-    /// What arrived for a node that is not a machine.
+    /// Takes all events of a node that the test itself plays, without a machine.
     pub(crate) fn take(&mut self, node: usize) -> Vec<(LinkEvent, Vec<u8>)> {
         let events = self.inbox.remove(&node).unwrap_or_default();
         events

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Bounds: there are at most [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more
-//! that have not greeted. At most half of the connections that have greeted come from one host, and
-//! three quarters from one network ([`share`]). In each direction of a connection, at most
+//! that have not greeted. One host may have at most half of [`FORWARDS_MAX`] connections, and one
+//! network three quarters ([`share`]). In each direction of a connection, at most
 //! [`FORWARD_BYTES_MAX`] bytes wait, plus what one turn of the loop reads. Once
 //! [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder does not read the other end until at
 //! most half as many wait.
@@ -81,8 +81,8 @@ enum End {
         key: u32,
         said: Vec<u8>,
     },
-    /// What comes on this end goes to `other`. `receiver` is the receiver's host on the receiver's
-    /// end, and `None` on the sender's.
+    /// Bytes that come on this end go to `other`. `receiver` is the receiver's host if the receiver
+    /// is at this end, and `None` if the sender is.
     Joined {
         other: LinkId,
         receiver: Option<IpAddr>,
@@ -284,7 +284,7 @@ impl Forwarder {
     }
 
     /// Stops reading `from` when `FORWARD_BYTES_MAX` bytes or more wait for `to`.
-    /// [`Forwarder::link_sent`] resumes.
+    /// [`Forwarder::link_sent`] resumes the reading.
     fn hold_back(&mut self, from: LinkId, to: LinkId) {
         if self.links.queued(to).unwrap_or(0) >= FORWARD_BYTES_MAX {
             self.links.pause(from, true);
@@ -305,7 +305,8 @@ impl Forwarder {
         self.part(link);
     }
 
-    /// Forgets an end that is over. The other end is given what waits for it, and closed.
+    /// Forgets an end that is over. The other end is sent the bytes that wait for it, and then
+    /// closed.
     fn part(&mut self, link: LinkId) {
         match self.ends.remove(&link) {
             None => {}

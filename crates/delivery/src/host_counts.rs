@@ -12,7 +12,7 @@ impl HostCounts {
         *self.0.entry(host.to_canonical()).or_default() += 1;
     }
 
-    /// Takes one connection of a host away, if it has any.
+    /// Subtracts one connection of a host, if the host has any.
     pub(crate) fn remove(&mut self, host: IpAddr) {
         let host = host.to_canonical();
         if let Some(count) = self.0.get_mut(&host) {

@@ -2,9 +2,9 @@
 //!
 //! Two pairs of machines speak the control protocol of [`wire::object`] over control connections:
 //! [`Audience`] with [`Reporter`], and [`TransferSender`] with [`TransferReceiver`]. Frames use the
-//! first of these pairs beside machines of their own. None of the machines knows sockets, threads
-//! or disks. Their owner handles the PGM packets. Of these, the machines see only marks (what a
-//! sender says of itself in its SPMs), identifiers, positions and payloads.
+//! first of these pairs, and machines of their own. None of the machines knows sockets, threads or
+//! disks. Their owner handles the PGM packets. The machines see only the marks of these packets
+//! (what a sender says of itself in its SPMs), identifiers, positions and payloads.
 //!
 //! ```text
 //!              sender                                     receiver
@@ -21,9 +21,9 @@
 //!
 //! [`base`] describes how to drive a machine. Its steps from `handle_link` on apply here.
 //!
-//! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
-//! really sent, never by what it claims. A peer that breaks the protocol loses its connection, and
-//! others are not affected.
+//! Invariants: fixed or configured limits bound everything that is kept for a peer, whatever the
+//! peer claims. A peer that breaks the protocol loses its connection, and other peers are not
+//! affected.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryContent {
     bytes: Vec<u8>,
-    /// Reading fails from this position to the end of its file, as if the file had been cut short.
+    /// The content position from which on reading fails, up to the end of the file that it lies in,
+    /// as if that file had been cut short.
     pub fails_at: Option<u64>,
     /// Reading does not fail before this many bytes were read.
     pub fails_after_bytes: u64,
@@ -109,8 +110,8 @@ impl Content for MemoryContent {
         Ok(())
     }
 
-    /// Reads only a part of one file. A range that spans files or takes in a whole file is refused,
-    /// as if a disk had to open that file first.
+    /// Reads only a part of one file. It refuses a range that spans files or covers a whole file,
+    /// as if a disk had to open the file first.
     fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, ..)), None) = (pieces.next(), pieces.next()) else {
@@ -148,9 +149,10 @@ pub struct MemoryStore {
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
-    /// While a commit hangs: the files that it leaves out.
+    /// The indexes of the files that the hanging commit leaves out; `None` while no commit hangs.
     hanging: Option<Vec<usize>>,
-    /// The store is behind until this many more polls have found no event.
+    /// How many more polls must find no event before the store is no longer behind; 0 when it is
+    /// not behind.
     behind_polls: u32,
 }
 
@@ -175,7 +177,7 @@ pub struct StoreFaults {
 }
 
 impl MemoryStore {
-    /// Returns the content after the commit.
+    /// Returns the content; `None` before it is committed.
     #[must_use]
     pub fn committed(&self) -> Option<&[u8]> {
         self.is_committed.then_some(&self.bytes)

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The joint witness follows from the witnesses of all slabs, and no message tells any witness. So
-//! neither the manifest, nor the seals, nor the published hashes of files suffice for a proof. A
-//! proof is for one connection of one receiver: it is worthless for any other receiver, and on any
-//! other connection.
+//! a peer that has only the manifest, the seals and the published hashes of files cannot make a
+//! proof. A proof is for one connection of one receiver: it is worthless for any other receiver,
+//! and on any other connection.
 //!
 //! The proof does not show that the bytes are still there. A receiver that has once hashed all
 //! bytes can keep the joint witness, and make proofs without the bytes.
@@ -27,7 +27,7 @@ use crate::{Hash, Manifest, SlabHashes};
 pub(crate) struct Holding {
     /// One hash over all files.
     pub(crate) root: Hash,
-    /// Bytes of content without withdrawn files.
+    /// Number of content bytes, not counting withdrawn files.
     pub(crate) bytes: u64,
     joint_witness: Hash,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Occasion<'a> {
     /// The bytes that the sender drew for this connection.
     pub(crate) nonce: [u8; NONCE_LEN],
     pub(crate) session_id: u64,
-    /// The number of the receiver's run.
+    /// The number that identifies this run of the receiver.
     pub(crate) instance: u64,
     /// The receiver's name, as its greeting told it.
     pub(crate) name: &'a str,

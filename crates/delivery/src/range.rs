@@ -14,8 +14,8 @@ use std::ops::Range;
 /// A set of byte positions as sorted, disjoint ranges.
 ///
 /// **Cost**: an insert that extends the last range, as for data in order, takes constant time. Any
-/// other insert or removal searches by halves, and may move all ranges after its place. Memory: 16
-/// bytes for each range, bounded by `ranges_max`.
+/// other insert or removal takes a binary search, and may move all ranges behind its place. Memory:
+/// 16 bytes for each range, bounded by `ranges_max`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: Vec<Range<u64>>,

@@ -13,7 +13,7 @@ pub struct SourceState {
     pub lead: u64,
     /// The first position that can still be repaired.
     pub trail: u64,
-    /// Whether more will follow.
+    /// Whether more data will follow.
     pub phase: StreamPhase,
     /// Data waits for the rate limit.
     pub is_rate_limited: bool,
@@ -23,27 +23,28 @@ pub struct SourceState {
     pub window_packets: u64,
 }
 
-/// What its receivers want of a source.
+/// What the receivers of a source want of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// The pace for the source; `None` when no rate control sets it.
     pub pace: Option<Pace>,
-    /// How many receivers there are, as the source announces it. A sender of files gives the number
-    /// of expected receivers if that is higher. Many receivers spread over a time what they would
-    /// otherwise all do at once. A single one asks for repairs without listening for NAKs of
-    /// others.
+    /// The number of receivers; the source announces it to the receivers. For a sender of files it
+    /// is at least the number of expected receivers. If there are many, they spread in time what
+    /// all would otherwise do at once. A single receiver asks for repairs without listening for
+    /// NAKs of others.
     pub count: u32,
     /// The number of the receiver that limits the session; `None` when none does.
     pub limiting: Option<u32>,
-    /// The position from which on the source must keep everything; `None` when it need keep
-    /// nothing.
+    /// The position from which on the source must keep everything; `None` when it does not have to
+    /// keep anything.
     pub hold: Option<u64>,
     /// The longest round trip of the receivers, once one is known.
     pub round_trip: Option<Duration>,
 }
 
-/// Returns the receiver that the others wait for; `behind` says how far each is behind. It is the
-/// slowest one, if at least half of the receivers are less than half as far behind.
+/// Returns the receiver that the others wait for, if there is one; `behind` says how far behind
+/// each receiver is. It is the slowest receiver, if at least half of the receivers are less than
+/// half as far behind.
 ///
 /// ```text
 ///   slowest                          median          lead

@@ -47,7 +47,7 @@ pub trait Store {
     fn poll_event(&mut self) -> Option<StoreEvent>;
 }
 
-/// A file, link or directory that the receiver has and the sender has not.
+/// A file, link or directory that the receiver has and the sender does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Surplus {
@@ -71,19 +71,20 @@ pub enum Surplus {
     },
 }
 
-/// A property of files that the sender told and the receiver could not set.
+/// A property of files that the sender announced and the receiver could not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unset {
     /// What could not be set, and why, for a person: for example an owner, or an attribute with its
     /// name.
     pub what: String,
-    /// For how many files, directories and links it could not be set.
+    /// The number of files, directories and links for which it could not be set.
     pub entries: u64,
 }
 
 impl Unset {
-    /// Names what could not be set, and for how many entries.
+    /// Makes the entry for a property, named by `what`, that could not be set for `entries` files,
+    /// directories and links.
     #[must_use]
     pub const fn new(what: String, entries: u64) -> Self {
         Self { what, entries }
@@ -106,11 +107,12 @@ pub enum StoreEvent {
         /// The hashes of the slab's bytes.
         hash: SlabHash,
     },
-    /// The files, links and directories that the receiver has and the sender has not. This comes
-    /// after everything was put in place and before [`StoreEvent::Committed`], at most once.
+    /// The files, links and directories that the receiver has and the sender does not have. This
+    /// event comes after everything was put in place and before [`StoreEvent::Committed`], at most
+    /// once.
     Surplus(Vec<Surplus>),
-    /// The properties of files that the sender told and the store could not set. This comes after
-    /// everything was put in place and before [`StoreEvent::Committed`], at most once.
+    /// The properties of files that the sender announced and the store could not set. This event
+    /// comes after everything was put in place and before [`StoreEvent::Committed`], at most once.
     Unset(Vec<Unset>),
     /// Everything is in place and synced.
     Committed,

@@ -14,8 +14,8 @@ pub enum Policy {
     /// The sender is held back: it forgets nothing that a present receiver has not been given.
     ///
     /// A guest is a receiver that is not expected. Without a key, the guests of one host may hold
-    /// the receivers of other hosts back for 5 s at first. Later they may do so for a quarter of
-    /// the time. Beyond that they may lose data, and are told how much.
+    /// the receivers of other hosts back for 5 s, plus a quarter of the time that passes. After
+    /// that they may lose data, and are told how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
@@ -47,17 +47,16 @@ pub struct AudienceConfig {
     pub expected: u32,
     /// The most receivers admitted at once.
     pub receivers_max: u32,
-    /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: the longest
-    /// time behind without any progress. Under [`Policy::Drop`]: the longest time behind, or
-    /// holding the others back. `None`, the default, means [`STALL_TIMEOUT`] under
-    /// [`Policy::Wait`], [`DROP_AFTER`] under [`Policy::Drop`], and no limit under
-    /// [`Policy::Lose`].
+    /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: how long it
+    /// may be behind without any progress. Under [`Policy::Drop`]: how long it may be behind, or
+    /// hold the others back. `None`, the default, means [`STALL_TIMEOUT`] under [`Policy::Wait`],
+    /// [`DROP_AFTER`] under [`Policy::Drop`], and no limit under [`Policy::Lose`].
     pub stall_timeout: Option<Duration>,
     /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver that has moved by this many positions need not wait for the report interval. With
-    /// a fraction of the transmit window here, the sender need not slow down to wait for reports.
-    /// Default 0: only the report interval counts.
+    /// A receiver that has moved by this many positions may report before the report interval is
+    /// over. With a fraction of the transmit window here, the sender need not slow down to wait for
+    /// reports. Default 0: only the report interval counts.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.
@@ -94,8 +93,8 @@ impl AudienceConfig {
         self.key.is_none().then_some(self.expected)
     }
 
-    /// Returns how long the audience waits between two notes of the lead. From these notes it tells
-    /// how late a receiver is.
+    /// Returns the time between two records of the sender's lead. From these records, the audience
+    /// tells how late a receiver is.
     pub(super) fn history_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / (HISTORY_MAX / 2);
         fraction.max(LOOK_INTERVAL)

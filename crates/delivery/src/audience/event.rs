@@ -1,4 +1,4 @@
-//! The events of an audience for its owner.
+//! The events that an audience reports to its owner.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -48,10 +48,9 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// The next position that the receiver had not been given; 0 when it had not reported.
+        /// The first position that the receiver had not been given; 0 if it never reported.
         contiguous: u64,
-        /// Positions that were sent and that the receiver had not been given; 0 when it had not
-        /// reported.
+        /// Number of sent positions that the receiver had not been given; 0 if it never reported.
         behind: u64,
         /// Why the receiver is gone.
         reason: LeaveReason,
@@ -62,7 +61,8 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// Positions that the receiver has not been given; 0 before its first report.
+        /// Number of sent positions that the receiver has not been given; 0 before its first
+        /// report.
         behind: u64,
     },
     /// A stalled receiver makes progress again.
@@ -79,7 +79,7 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// How many packets.
+        /// Number of packets that the receiver lost.
         lost: u64,
     },
     /// A receiver reports that it has packets which were never sent: a host forges packets of this
@@ -97,7 +97,7 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// Positions that the receiver had not been given; 0 when it had not reported.
+        /// Number of sent positions that the receiver had not been given; 0 if it never reported.
         behind: u64,
     },
     /// Guests on this receiver's host, or in its IPv6 network, have held the receivers of other
@@ -145,7 +145,7 @@ pub enum LeaveReason {
     Bye,
     /// The receiver's connection was closed or reset: its process is gone, or cannot be reached. Or
     /// the sender closed the connection, for one of two reasons: another host sent a message on it,
-    /// or the receiver was silent for long and another receiver of its name came.
+    /// or the receiver was silent for long and another receiver of the same name came.
     Closed,
     /// The receiver, or this end, gave up with an error.
     Error {

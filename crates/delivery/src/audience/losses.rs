@@ -1,7 +1,7 @@
 //! Receivers that report packets as lost for good, or report packets that were never sent.
 //!
-//! Such a receiver has confirmed nothing, however far its position is. The audience does not wait
-//! for that to change, because what is lost never comes.
+//! Such a receiver counts as having confirmed nothing, however far its position is. The audience
+//! does not wait until such a receiver confirms, because lost packets never come.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use super::{Audience, AudienceEvent};
 pub struct Confirmation<'a> {
     /// The receiver's name.
     pub name: &'a str,
-    /// The receiver has been given everything below the position that was asked about, has lost
-    /// nothing, and has reported nothing that was never sent.
+    /// The receiver has been given everything below the `position` of [`Audience::confirmations`],
+    /// has lost nothing, and has reported nothing that was never sent.
     pub is_confirmed: bool,
     /// How many packets the receiver lost for good.
     pub lost: u64,
@@ -41,8 +41,8 @@ impl Audience {
         })
     }
 
-    /// Takes from a report how many packets the receiver has lost in all, and whether it names
-    /// packets that were never sent. Tells the owner only of the first loss, and of the first
+    /// Takes from a report how many packets the receiver has lost in all, and whether the report
+    /// names packets that were never sent. Tells the owner only of the first loss, and of the first
     /// packet that was never sent.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
         // Reports come hundreds of times a second, and nearly none tells of a loss.

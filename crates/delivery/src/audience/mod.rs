@@ -75,7 +75,7 @@ pub struct Audience {
     lead: Option<u64>,
     /// The first position that can still be repaired, as the source says.
     trail: u64,
-    /// Whether more will follow, as the source says.
+    /// Whether the source's stream is open, has ended or was broken off, as the source says.
     phase: StreamPhase,
     /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
     /// position.
@@ -160,20 +160,22 @@ impl Audience {
     }
 
     /// Returns true when a host asked for repairs while no receiver on it was present, and none has
-    /// joined since. Nobody tells when such a host has everything. A plain PGM receiver is not
-    /// noticed while a receiver of this session is present on its host.
+    /// joined since. Such a host does not report, so the sender cannot know when the host has
+    /// everything. A plain PGM receiver is not noticed while a receiver of this session is present
+    /// on its host.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
     }
 
-    /// Takes the state of the source, and returns what its receivers want of it. Call it once a
-    /// turn.
+    /// Takes the state of the source, and returns what the receivers want of the source. Call it
+    /// once a turn.
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
         let pace = self.steer(now, source.is_rate_limited);
-        // Who limits is judged by the old lead, before `set_stream` takes the new one. A receiver
-        // that has everything up to the old lead cannot have heard of more.
+        // This finds the limiting receiver by the old lead, before `set_stream` takes the new one.
+        // A receiver that has everything up to the old lead does not count as behind: newer packets
+        // were only just sent.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_stream(source);
@@ -592,8 +594,8 @@ impl Hosts for Audience {
         self.hosts.add(host);
         self.seats.take(hello.name, slot, self.config.expected);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
-        // An earlier connection under this name belongs to the same receiver, which knows that this
-        // connection is dead. The receiver keeps its position.
+        // An earlier connection under this name belongs to the same receiver, which knows that the
+        // earlier connection is dead. So the receiver keeps its position.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
             let heard_at = now;

@@ -12,8 +12,9 @@
 //!            <--account at most 4/5 of GUEST_PATIENCE--
 //! ```
 //!
-//! Invariant: a host without an account has not held others back for long lately. Accounts are few:
-//! the time that is entered in all of them together is at most twice the time that passes.
+//! Invariant: a host without an account has not held others back for long lately. There are few
+//! accounts: the time that is entered in all of them together is at most twice the time that
+//! passes. Each account is given back a quarter of the time that passes, and goes when it is empty.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -58,7 +59,8 @@ impl Patience {
         self.seen = holder.map(|host| (now, host));
     }
 
-    /// Gives time back, and settles who is waited for. Returns false when nobody had an account.
+    /// Reduces each account by the time that is given back to it, and decides for which hosts'
+    /// guests the sender waits. Returns false when there were no accounts.
     fn look(&mut self, now: Instant) -> bool {
         let back = now.since(self.looked_at) / GUEST_SHARE;
         self.looked_at = now;
@@ -76,7 +78,7 @@ impl Patience {
         had_accounts
     }
 
-    /// Returns true for a host whose guests are not waited for.
+    /// Returns true when the sender does not wait for the guests of `host`.
     pub(super) fn is_over(&self, host: IpAddr) -> bool {
         let is_over = |it| {
             self.accounts
@@ -88,9 +90,10 @@ impl Patience {
 }
 
 impl Audience {
-    /// Returns the host of the receiver for which the source waits, if this is a slow guest. A
-    /// guest is slow when it is more than twice as far behind as the best receiver on another host.
-    /// `None` also while the source waits for nobody, or all receivers are on one host.
+    /// Returns the host of the receiver for which the source waits, if that receiver is a slow
+    /// guest. A guest is slow when it is more than twice as far behind as the best receiver on
+    /// another host. `None` also while the source waits for nobody, or all receivers are on one
+    /// host.
     pub(super) fn holder(&self, source: &SourceState) -> Option<IpAddr> {
         let waits = source.is_held || source.phase != StreamPhase::Open;
         if !waits || self.hosts.len() < 2 {
@@ -114,7 +117,7 @@ impl Audience {
     }
 
     /// Stops waiting for guests of hosts that have held the others back for too long. Waits again
-    /// for guests of hosts whose accounts have shrunk by enough.
+    /// for guests of hosts whose accounts have shrunk to 4/5 of `GUEST_PATIENCE`.
     pub(super) fn lose_patience(&mut self, now: Instant) {
         if !self.patience.look(now) {
             return;
@@ -145,8 +148,8 @@ impl Audience {
     }
 }
 
-/// A judgement: how many receivers, beginning with the one furthest ahead, are searched for a
-/// receiver on another host.
+/// The most receivers that are looked at, from the one furthest ahead on, to find one that is not
+/// on the slowest guest's host. The number is a judgement.
 const LOOKED_AT_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Who holds the others back, and for how long: the sender has something to send, and one receiver
-//! makes no room for it.
+//! Tells which receiver holds the others back, and for how long. A receiver does so when the sender
+//! has something to send, and has to wait until this receiver makes room.
 //!
-//! In: whether the sender waits, once a turn. Out: for how long one receiver has held the sender
+//! Input, once a turn: whether the sender waits. Output: how long one receiver has held the sender
 //! back without a break.
 
 use std::time::Duration;
@@ -10,15 +10,15 @@ use base::{Instant, LinkId};
 
 use crate::steering::holds_back;
 
-/// Who holds the sender back, and since when.
+/// The receiver that holds the sender back, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     /// The time of the last call of `observe`, and whether the sender waited then.
     seen: Option<(Instant, bool)>,
-    /// The time of the last look; `waited` is how long the sender has waited since.
+    /// The time of the last call of `look`; `waited` is how long the sender has waited since then.
     looked_at: Option<Instant>,
     waited: Duration,
-    /// The receiver that held the sender back at the last look, and since when.
+    /// The receiver that held the sender back at the last call of `look`, and since when.
     by: Option<(LinkId, Instant)>,
 }
 
@@ -31,14 +31,15 @@ impl Pressure {
         self.seen = Some((now, is_held));
     }
 
-    /// Looks who holds the sender back. `behind` gives each receiver with how far it is behind.
+    /// Finds the receiver that holds the sender back. `behind` gives how far each receiver is
+    /// behind.
     pub(super) fn look(&mut self, now: Instant, behind: impl Iterator<Item = (u64, LinkId)>) {
         let is_held = self.seen.is_some_and(|(_, is_held)| is_held);
         self.observe(now, is_held);
         let waited = std::mem::take(&mut self.waited);
         let since = self.looked_at.replace(now).unwrap_or(now);
         // A receiver counts only if the sender has waited for most of the time since the last look:
-        // a window that is full for moments slows nobody down.
+        // a window that is full only for moments slows nobody down.
         let slow = (waited * 2 > now.since(since)).then(|| holds_back(behind.collect()));
         self.by = slow.flatten().map(|link| match self.by {
             Some((known, at)) if known == link => (link, at),

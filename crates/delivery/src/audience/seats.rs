@@ -23,11 +23,11 @@ pub(super) struct Seats {
     /// The names of receivers that have left and were not expected, in the order in which they
     /// left.
     gone: BTreeMap<u64, String>,
-    /// How many names have joined.
+    /// How many receiver names have joined so far.
     joined: u32,
     /// How often a receiver that was not expected has left.
     leaves: u64,
-    /// How many names that joined have ever reported.
+    /// How many of the joined names have ever reported.
     reported: u32,
 }
 
@@ -109,8 +109,9 @@ impl Seats {
         }
     }
 
-    /// Makes sure that `name` can be remembered, of at most `names_max` names. Returns true
-    /// when it forgot a name for that, and refuses when every remembered name is here or expected.
+    /// Makes sure that there is room to remember `name` among at most `names_max` names. Returns
+    /// true when another name was forgotten for that. Refuses when every remembered name belongs to
+    /// a receiver that is present or expected.
     fn make_room(&mut self, name: &str, names_max: usize) -> Result<bool, Refusal> {
         if self.by_name.contains_key(name) || self.by_name.len() < names_max {
             return Ok(false);

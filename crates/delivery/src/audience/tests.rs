@@ -314,7 +314,7 @@ fn a_receiver_started_anew_takes_the_place_of_the_dead_one_of_its_name() {
     );
 }
 
-/// One receiver and a sender with these keys.
+/// Makes a world of one receiver and a sender with these keys.
 fn keyed(sender: Option<&str>, receiver: Option<&str>) -> World {
     let key = |secret: Option<&str>| {
         secret.map(|secret| Key::derive(secret.as_bytes(), protection::portable))
@@ -488,7 +488,7 @@ fn an_owner_whose_time_goes_back_is_named() {
     audience.handle_timeout(Instant::from_nanos(4));
 }
 
-/// Speaks `bytes` to an audience on a fresh connection and gives what came back.
+/// Sends `bytes` to an audience on a fresh connection. Returns the audience and what it answers.
 fn speak(bytes: &[u8]) -> (Audience, Vec<(LinkEvent, Vec<u8>)>) {
     let mut fabric = Fabric::new(1);
     let mut audience = Audience::new(AudienceConfig::new(SESSION));

@@ -11,16 +11,16 @@ use crate::feedback::RoundTrip;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,
-    /// The next position that the receiver had not been given when its last connection ended; 0
-    /// before that.
+    /// The first position that the receiver had not been given when its last connection ended; 0
+    /// before its first connection has ended.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
-    /// Packets that it reported as lost for good.
+    /// How many packets the receiver reported as lost for good.
     pub(super) lost: u64,
     /// The receiver has reported a position beyond what was sent.
     pub(super) is_astray: bool,
     pub(super) standing: Standing,
-    /// The receiver's place among receivers that are gone; `None` for one that is present or
+    /// The receiver's place in the order in which receivers left; `None` for one that is present or
     /// expected.
     pub(super) left: Option<u64>,
 }
@@ -42,15 +42,16 @@ pub(super) struct Tracked {
     pub(super) name: String,
     pub(super) instance: u64,
     pub(super) peer: SocketAddr,
-    /// The next position that its application has not been given, as the sender numbers positions.
-    /// 0 until its first report, so that the sender forgets nothing in between.
+    /// The next position that the receiver's application has not been given, as the sender numbers
+    /// positions. 0 until the receiver's first report, so that the sender forgets nothing in
+    /// between.
     pub(super) contiguous: u64,
     pub(super) pos: Pos,
     pub(super) has_reported: bool,
     pub(super) heard_at: Instant,
     pub(super) progress_at: Instant,
     pub(super) is_stalled: bool,
-    /// The sender waits for it.
+    /// The sender waits for this receiver.
     pub(super) is_awaited: bool,
     pub(super) round_trip: RoundTrip,
 }

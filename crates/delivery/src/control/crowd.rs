@@ -1,8 +1,8 @@
 //! Connections by the network and the host that they come from: who has how many, which of them is
 //! the oldest, and whose turn is next.
 //!
-//! A host of IPv6 has as many addresses as it likes, all of one network. So networks are compared
-//! and have their turns first, and then the hosts of each ([`base::network_of`]).
+//! An IPv6 host can use any number of addresses of its network ([`base::network_of`]). So
+//! connections are first compared, and take turns, by network; and within a network by host.
 //!
 //! A connection's number says its age: back ends count upwards. The *largest* host or network is
 //! the one with the most connections.
@@ -123,10 +123,10 @@ impl Crowd {
         counted_share(own_max, places_max, own, near)
     }
 
-    /// Returns the connection that gives way to a new one of `host`. First, the network of `host`
-    /// is compared with the largest network, the new connection included. If the largest network
-    /// still has more, it gives the newest connection of its largest host. Otherwise only the
-    /// network of `host` is searched, as in [`Crowd::newest_of_most_near`].
+    /// Returns the connection that gives way to a new one of `host`. If the largest network has
+    /// more connections than the network of `host` would have with the new one, the newest
+    /// connection of its largest host gives way. Otherwise only the network of `host` is searched,
+    /// as in [`Crowd::newest_of_most_near`].
     pub(crate) fn newest_of_most(&self, host: IpAddr) -> Option<LinkId> {
         let near = self.networks.get(&network_of(host));
         let near = near.map_or(0, |network| network.links.len());
@@ -162,7 +162,8 @@ impl Network {
         links.map_or(0, BTreeSet::len)
     }
 
-    /// Returns the newest connection of the largest host, if that host has more than `than`.
+    /// Returns the newest connection of the largest host, if that host has more than `than`
+    /// connections.
     fn newest_of_most(&self, than: usize) -> Option<LinkId> {
         let (_, host) = self.by_size.last().filter(|&&(most, _)| most > than)?;
         self.hosts.get(host)?.last().copied()
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Lets everybody have a turn, and leave; returns the first ones.
+    /// Removes up to `count` connections in the order of their turns, and returns their numbers.
     fn turns(crowd: &mut Crowd, count: usize) -> Vec<u32> {
         let turn = |_| {
             let link = crowd.next_turn()?;

@@ -45,14 +45,14 @@ pub(crate) struct Caller {
     greetings: u64,
 }
 
-/// The way to one sender.
+/// The connection of this receiver to one sender, and the attempts to make it.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
     /// The sender's session, as its mark or its invitation says.
     pub(crate) session_id: u64,
     opener: Opener,
-    /// The owner's number for this call, by which it recognises the connection.
+    /// The owner's number for this call, by which the owner recognises the connection.
     id: u32,
     state: State,
     /// Attempts since the sender last admitted this receiver.
@@ -86,8 +86,8 @@ enum Opener {
 enum State {
     /// The sender is dialled at this time.
     Waiting { until: Instant },
-    /// The sender has never answered, and its last dial failed. It is dialled once it is heard
-    /// again, at this time at the earliest.
+    /// The sender has never answered, and the last dial failed. The sender is dialled again once it
+    /// is heard again, but not before this time.
     Unheard { from: Instant },
     /// The sender is expected to dial.
     Expecting,
@@ -95,7 +95,7 @@ enum State {
     Dialling,
     /// The connection has a number and is not open yet.
     Connecting { link: LinkId },
-    /// The greeting was sent. With a key, `nonce` is that of the greeting, until the sender's
+    /// The greeting was sent. With a key, `nonce` is the greeting's nonce, until the sender's
     /// CHALLENGE has come.
     Greeting { link: LinkId, nonce: Option<Nonce> },
     /// The sender has admitted this receiver.
@@ -132,20 +132,20 @@ pub(crate) enum Answer<'d> {
 pub(crate) enum NameTaken {
     /// The receiver that has the name may be dead: tell the owner, and dial again.
     First,
-    /// The same, but the owner was told already.
+    /// The same as `First`, but the owner was told already.
     Again,
     /// The receiver that has the name is alive.
     ForGood,
 }
 
-/// Returns the features that a session may require of this end: with a key, that messages are
-/// protected; without one, none.
+/// Returns the features that a session may require of this end: with a key, the protection of
+/// messages; without a key, none.
 pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
 
 /// Returns the wait after this number of attempts in a row: each attempt doubles it, up to a bound.
-/// For [`Caller::redial`] it is the bound of the random part of its wait.
+/// [`Caller::redial`] uses this as the upper bound of the random part of its wait.
 pub(crate) fn back_off(attempts: u32) -> Duration {
     REDIAL_MIN * 2_u32.pow(attempts.min(REDIAL_DOUBLINGS))
 }
@@ -216,11 +216,11 @@ impl Caller {
         }
     }
 
-    /// Greets the sender on a connection that it has opened for `call`. The call's earlier
-    /// connection is dead; otherwise the sender would not open another. But with a key, an open
+    /// Greets the sender on a connection that it has opened for `call`. Closes the call's earlier
+    /// connection, which is dead if the sender has opened another. With a key, however, an open
     /// connection stays until the sender has shown the key on the new one: anybody at the sender's
-    /// address can claim to be the sender. Returns true when this gives up a connection on which
-    /// the sender had admitted this receiver.
+    /// address can claim to be the sender. Returns true when this closes an open connection: one on
+    /// which the sender had admitted this receiver.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -296,7 +296,7 @@ impl Caller {
         answer
     }
 
-    /// Asks for a connection if it is time; returns true when it was.
+    /// Asks for a connection if it is time for that. Returns true when it asked.
     pub(crate) fn dial(&mut self, now: Instant, call: &mut Call) -> bool {
         if call.due().is_none_or(|due| due > now) {
             return false;
@@ -430,9 +430,9 @@ impl Caller {
     }
 
     /// Handles a connection that broke: dials again after a while, or expects the sender to dial.
-    /// Anybody can announce a sender once in the name of a host that does not answer. So a sender
-    /// that has never answered is dialled once for each time that it is heard.
-    /// Returns true when the sender had admitted this receiver on the connection that broke.
+    /// Anybody can forge the mark of a sender at a host that does not answer. So a sender that has
+    /// never answered is dialled once for each time that it is heard. Returns true when the sender
+    /// had admitted this receiver on the connection that broke.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let until = now + REDIAL_MIN + self.rng.duration_up_to(back_off(call.attempts));
         let was_open = call.link().is_some();
@@ -445,8 +445,8 @@ impl Caller {
         was_open
     }
 
-    /// Puts off a dial that the limits do not allow: until the sender is heard again, or for a
-    /// while.
+    /// Puts off a dial that the limits do not allow: until the sender is heard again, but at most
+    /// for twice `DIAL_PUT_OFF`.
     pub(crate) fn put_off(&mut self, now: Instant, call: &mut Call) {
         let until = now + DIAL_PUT_OFF + self.rng.duration_up_to(DIAL_PUT_OFF);
         (call.state, call.is_put_off) = (State::Waiting { until }, true);
@@ -537,8 +537,8 @@ impl Call {
         self
     }
 
-    /// Returns true when the sender has admitted this receiver, has said that its name is taken, or
-    /// has answered on another call.
+    /// Returns true when the sender has admitted this receiver, has said that this receiver's name
+    /// is taken, or has answered on another call.
     const fn has_answered(&self) -> bool {
         self.is_known || self.is_there || self.is_name_taken()
     }
@@ -548,8 +548,8 @@ impl Call {
         self.attempts == 0 && !self.is_known
     }
 
-    /// Notes that the sender was heard again: a dial that was put off, or that waits for this, may
-    /// be tried.
+    /// Notes that the sender was heard again: a dial that was put off, or that waits until the
+    /// sender is heard, may be tried.
     pub(crate) fn heard_again(&mut self, now: Instant) {
         match self.state {
             State::Unheard { from } => {
@@ -577,9 +577,9 @@ impl Call {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }
 
-    /// Handles the sender's refusal because of a duplicate name. The sender recognises an earlier
-    /// connection of this run. But the sender takes an earlier run whose host lost network or power
-    /// for alive, until that run has been silent for a while.
+    /// Handles the sender's refusal because of a duplicate name. The name's owner may be an earlier
+    /// run of this receiver whose host lost network or power: the sender takes that run for alive
+    /// until it has been silent for a while. An earlier connection of this run is never the cause.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);
@@ -592,7 +592,7 @@ impl Call {
         }
     }
 
-    /// Returns true when the sender's last word on the name was that it is taken.
+    /// Returns true when the sender's last answer about this receiver's name was that it is taken.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
     }
@@ -618,7 +618,7 @@ mod tests {
         })
     }
 
-    /// A connection that a sender has dialled, as the door gives it away.
+    /// Makes a connection that a sender has dialled, as the door hands it over.
     fn dialled(link: LinkId) -> Link {
         let mut door = Links::default();
         door.insert(link);
@@ -700,7 +700,7 @@ mod tests {
         let mut caller = caller(&Key::derive(b"secret", portable));
         let mut call = caller.call(at(0), (PEER.into(), SESSION), 0, 1);
         let mut dials = 0;
-        // It was heard once, and is heard again after a minute, and twice after two.
+        // The sender was heard once. It is heard again after 60 s, after 120 s and after 121 s.
         for s in 1..180 {
             if [60, 120, 121].contains(&s) {
                 call.heard_again(at(s));
@@ -730,14 +730,14 @@ mod tests {
         assert_eq!(welcomed, ("welcomed", vec![]));
         assert_eq!(call.link(), Some(first));
 
-        // Somebody at the sender's address, who has another key, says that it is the sender.
+        // Somebody at the sender's address, who has another key, claims to be the sender.
         assert!(!caller.answer(now, &mut call, forged, dialled(forged)));
         assert_eq!(call.link(), Some(first));
         let (meaning, closed) = greet(&mut caller, &mut call, &mut listener(&other), forged);
         assert_ne!(meaning, "replaced");
         assert_eq!((call.link(), closed), (Some(first), vec![forged]));
 
-        // The sender itself does, whose connection is dead without a word.
+        // The sender itself opens another connection: its old one broke without notice.
         assert!(!caller.answer(now, &mut call, second, dialled(second)));
         assert_eq!(call.link(), Some(first));
         let replaced = greet(&mut caller, &mut call, &mut genuine, second);

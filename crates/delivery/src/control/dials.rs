@@ -34,9 +34,9 @@ pub(crate) struct Dials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seat<K> {
     Free,
-    /// In place of this sender, which has not answered within the usual time.
+    /// The further sender takes the seat of this one, which has not answered within the usual time.
     InsteadOf(K),
-    /// Not at present.
+    /// No further sender may be asked at present.
     None,
 }
 
@@ -83,7 +83,7 @@ impl Dials {
         true
     }
 
-    /// Gives a dial back: a sender at `host` has answered.
+    /// Stops counting one dial to `host`, because a sender there has answered.
     pub(crate) fn answered(&mut self, host: IpAddr) {
         for party in Party::all_of(host) {
             if let Some(meter) = self.parties.get_mut(&party) {
@@ -132,7 +132,7 @@ pub(crate) fn seat<K: Copy>(
 struct Meter {
     interval: Duration,
     at_once: u32,
-    /// The time at which the limit is unused again, if nothing more is done before.
+    /// The time from which the full number at once is allowed again, if nothing is done before.
     even_at: Instant,
     /// The random time by which the next dial is delayed within its interval.
     delay: Duration,
@@ -251,7 +251,7 @@ mod tests {
             dials.answered(host(1));
         }
         assert_eq!(taken(&mut dials, at(0), host(1), 1000), HOST_DIALS_AT_ONCE);
-        // What was given back twice is no credit for later.
+        // A dial that is given back twice is no credit for later.
         for _ in 0..1_000 {
             dials.answered(host(1));
         }

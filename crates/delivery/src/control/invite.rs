@@ -24,34 +24,35 @@ use wire::object::Refusal;
 use super::dial::back_off;
 use crate::parameters::INVITE_LATER;
 
-/// All hosts that a sender was told to dial, by their place in its list.
+/// All hosts that a sender was told to dial. A host's *place* is its index in the sender's list.
 #[derive(Debug, Default)]
 pub(crate) struct Invitations {
     all: Vec<Invitation>,
-    /// The places of the hosts that have a connection.
+    /// For each connection, the index in `all` of its host.
     by_link: BTreeMap<LinkId, usize>,
-    /// The places of the hosts at each address.
+    /// For each address, the indexes in `all` of the hosts there.
     by_peer: BTreeSet<(SocketAddr, usize)>,
-    /// The places of the hosts, by the number of the receiver that was admitted there.
+    /// Pairs: the number of an admitted receiver, and the index in `all` of its host.
     by_slot: BTreeSet<(usize, usize)>,
-    /// The places of the hosts that wait, by the time at which they are dialled.
+    /// Pairs: the time at which a waiting host is dialled, and its index in `all`.
     due: BTreeSet<(Instant, usize)>,
-    /// How many hosts have no receiver yet, and may have one.
+    /// How many hosts have no admitted receiver yet, and may still get one.
     unsettled_count: usize,
-    /// The places of the hosts that make this sender wait its turn, by the time when that began.
+    /// Pairs: since when a host makes this sender wait its turn, and its index in `all`.
     in_line: BTreeSet<(Instant, usize)>,
 }
 
-/// The way to one host.
+/// One host that the sender dials, and the state of the connection to it.
 #[derive(Debug)]
 pub(crate) struct Invitation {
     pub(crate) peer: SocketAddr,
     state: State,
-    /// Attempts since a receiver at this host was last admitted.
+    /// Number of dials of this host since a receiver there was last admitted.
     attempts: u32,
-    /// When the host first made this sender wait since its receiver last had more.
+    /// When the host first made this sender wait. Set anew when the receiver there has more bytes
+    /// than before.
     waits_since: Option<Instant>,
-    /// Bytes that its receiver had when the host last made this sender wait.
+    /// Bytes that the host's receiver had when the host last made this sender wait.
     held: u64,
     /// The number of the receiver at this host, once one was admitted.
     pub(crate) slot: Option<usize>,
@@ -64,7 +65,7 @@ pub(crate) struct Invitation {
 pub(crate) struct GivenUp {
     pub(crate) link: LinkId,
     pub(crate) peer: SocketAddr,
-    /// The number of the receiver there, once one was admitted.
+    /// The number of the receiver at that host, once one was admitted.
     pub(crate) slot: Option<usize>,
     /// The reason, for a person.
     pub(crate) text: String,
@@ -109,7 +110,8 @@ impl Invitations {
         }
     }
 
-    /// Returns a host that is due, with its place, and notes that it is being dialled.
+    /// Returns the index and address of a host that is to be dialled now, if there is one. Notes
+    /// that it is being dialled.
     pub(crate) fn dial(&mut self, now: Instant) -> Option<(usize, SocketAddr)> {
         let &(_, place) = self.due.first().filter(|&&(due, _)| due <= now)?;
         self.set(place, State::Dialling);
@@ -167,9 +169,9 @@ impl Invitations {
         self.all[place].say(text)
     }
 
-    /// Handles a connection on which one end refused the other. The host is dialled again when its
-    /// receiver is busy or is done with this session, or when the receiver's name is taken at
-    /// present. Returns the host and the reason when the reason is news.
+    /// Handles a connection on which one end refused the other. If the receiver is busy, is done
+    /// with this session, or has a name that is taken, the host is dialled again later; otherwise
+    /// it never is. Returns the host and the reason when the reason is news.
     pub(crate) fn refused(
         &mut self,
         now: Instant,
@@ -197,7 +199,7 @@ impl Invitations {
         held: u64,
     ) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
-        // The place leaves the index before its time changes.
+        // This takes the host out of the index `in_line` before its time changes.
         self.set(place, State::Invited { link });
         let invitation = &mut self.all[place];
         if held > invitation.held {
@@ -208,8 +210,8 @@ impl Invitations {
         self.all[place].say("it serves others, and this sender waits its turn")
     }
 
-    /// Gives up the host that first made this sender wait, if that was `timeout` ago or longer, and
-    /// its receiver has had nothing more since.
+    /// Gives up the host that has made this sender wait for longest, if that wait began `timeout`
+    /// ago or earlier. A wait begins anew when the host's receiver has more bytes than before.
     pub(crate) fn give_up_waiting(&mut self, now: Instant, timeout: Duration) -> Option<GivenUp> {
         let first = self.in_line.first();
         let &(_, place) = first.filter(|&&(since, _)| since + timeout <= now)?;
@@ -239,7 +241,7 @@ impl Invitations {
         }
     }
 
-    /// Dials nobody any more.
+    /// Stops dialling all hosts.
     pub(crate) fn end_all(&mut self) {
         for place in 0..self.all.len() {
             self.set(place, State::Over);
@@ -261,7 +263,7 @@ impl Invitations {
         self.all[place].slot
     }
 
-    /// Returns the hosts of which no receiver was admitted.
+    /// Returns the hosts at which no receiver was admitted.
     pub(crate) fn unreached(&self) -> impl Iterator<Item = &Invitation> {
         self.all.iter().filter(|it| it.slot.is_none())
     }
@@ -336,7 +338,8 @@ impl Invitation {
         self.slot.is_none() && self.state != State::Over
     }
 
-    /// Since when the host makes this sender wait its turn; `None` when it does not at present.
+    /// Returns since when the host makes this sender wait its turn; `None` when it does not at
+    /// present.
     fn in_line_since(&self) -> Option<Instant> {
         let is_in_line = matches!(self.state, State::InLine { .. });
         self.waits_since.filter(|_| is_in_line)
@@ -349,8 +352,8 @@ impl Invitation {
         }
     }
 
-    /// Keeps the reason, and returns it with its host, when it is news: it has changed, and no
-    /// receiver has joined.
+    /// Keeps the reason and returns it with the host, if the reason is news: it differs from the
+    /// last one, and no receiver at this host was admitted.
     fn say(&mut self, text: &str) -> Option<(SocketAddr, &str)> {
         let is_news = self.text != text && self.slot.is_none();
         if is_news {
@@ -375,7 +378,8 @@ mod tests {
         assert_eq!(invitations.opened(LinkId(3)), Some(peer));
         assert!(peers.iter().all(|&peer| invitations.awaits(peer)));
         invitations.admitted(LinkId(3), 0);
-        // Its connection is lost: another receiver there is not one of the other host.
+        // The first host's connection is lost. The first host had its receiver, so only the second
+        // is awaited.
         assert!(invitations.lost(now, LinkId(3)).is_none());
         assert_eq!(peers.map(|peer| invitations.awaits(peer)), [false, true]);
         let told: Vec<_> = invitations.unreached().map(|it| &*it.text).collect();
@@ -417,10 +421,10 @@ mod tests {
         connect(&mut invitations, at(10), LinkId(1), 0);
         invitations.admitted(LinkId(1), 7);
         invitations.lost(at(29), LinkId(1));
-        // Its receiver has got something meanwhile.
+        // The receiver has got more bytes meanwhile.
         connect(&mut invitations, at(40), LinkId(2), 100);
         assert_eq!(invitations.give_up_waiting(at(59), timeout), None);
-        // It was admitted, and has got nothing.
+        // The receiver was admitted again, and has got no more bytes.
         invitations.admitted(LinkId(2), 7);
         invitations.lost(at(59), LinkId(2));
         assert_eq!(invitations.give_up_waiting(at(99), timeout), None);

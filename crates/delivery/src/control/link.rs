@@ -1,4 +1,4 @@
-//! Control connections as the machines see them: a decoder and a bounded queue each.
+//! Control connections as the state machines see them: each has a decoder and a bounded queue.
 //!
 //! [`Links`] frames and queues; it does not know what the messages mean.
 //!
@@ -25,28 +25,28 @@ use wire::object::{
 use super::protect::LinkProtection;
 use crate::parameters::LINK_QUEUE_MAX;
 
-/// What a machine wants done with control connections.
+/// What a state machine asks the back end to do with control connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCommand<'a> {
     /// Dial `peer`; `link_opened(key, link)` then gives the connection's number.
     Open {
         /// The address to dial.
         peer: SocketAddr,
-        /// The number by which the machine recognises its request.
+        /// The number by which the state machine recognises its request.
         key: u32,
     },
     /// Send these bytes; `link_sent(link, taken)` then says how many the back end took.
     Send {
         /// The connection.
         link: LinkId,
-        /// Bytes from the front of its queue.
+        /// Bytes from the front of the connection's queue.
         bytes: &'a [u8],
     },
-    /// Leave what arrives on the connection unread, or read it again.
+    /// Stop reading from the connection, or resume reading.
     Pause {
         /// The connection.
         link: LinkId,
-        /// True to leave it unread, false to read again.
+        /// True to stop reading, false to resume.
         is_paused: bool,
     },
     /// Close the connection once the back end has sent what it took.
@@ -56,13 +56,13 @@ pub enum LinkCommand<'a> {
     },
 }
 
-/// All control connections of one machine.
+/// All control connections of one state machine.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     links: BTreeMap<LinkId, Link>,
     sendable: BTreeSet<LinkId>,
     opens: VecDeque<(SocketAddr, u32)>,
-    /// Requests that the back end was given and has not answered with a connection.
+    /// How many [`LinkCommand::Open`] the back end was given and has not answered.
     opening: u32,
     closes: VecDeque<LinkId>,
     /// Links that the back end is to pause or resume; at most one entry for each.
@@ -80,7 +80,7 @@ pub(crate) struct Link {
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
-    /// Bytes of the last [`LinkCommand::Send`], until the back end answers it.
+    /// How many bytes the last [`LinkCommand::Send`] gave, until the back end answers it.
     given: usize,
     is_blocked: bool,
     is_paused: bool,
@@ -88,12 +88,12 @@ pub(crate) struct Link {
 }
 
 impl Links {
-    /// Asks for a connection.
+    /// Requests a connection to `peer`; `key` names the request.
     pub(crate) fn open(&mut self, peer: SocketAddr, key: u32) {
         self.opens.push_back((peer, key));
     }
 
-    /// Withdraws a request that was not yet polled.
+    /// Withdraws the request `key` for a connection, unless [`Links::poll`] has returned it.
     pub(crate) fn withdraw(&mut self, key: u32) {
         self.opens.retain(|&(_, asked)| asked != key);
     }
@@ -127,7 +127,7 @@ impl Links {
         entry
     }
 
-    /// Takes in a connection that [`Links::take`] took out elsewhere.
+    /// Takes in a connection that [`Links::take`] took out of another `Links`.
     pub(crate) fn adopt(&mut self, link: LinkId, entry: Link) {
         self.links.insert(link, entry);
     }
@@ -182,7 +182,7 @@ impl Links {
         self.opens.is_empty() && self.closes.is_empty() && self.links.values().all(is_quiet)
     }
 
-    /// Takes the link's decoder out, so that the machine can change while it handles messages.
+    /// Takes the link's decoder out, so that `self` can change while the caller handles messages.
     pub(crate) fn take_decoder(&mut self, link: LinkId) -> Option<Decoder> {
         let entry = self.links.get_mut(&link)?;
         if entry.is_closing {
@@ -198,7 +198,7 @@ impl Links {
         }
     }
 
-    /// Returns true for a connection of this machine, even one that is closing.
+    /// Returns true when `link` is one of these connections, even if it is closing.
     pub(crate) fn contains(&self, link: LinkId) -> bool {
         self.links.contains_key(&link)
     }
@@ -430,7 +430,7 @@ impl Link {
     }
 }
 
-/// When a message is queued on an empty queue, a larger buffer is first cut to this many bytes.
+/// Bytes of buffer that an empty queue keeps: [`Links::queue`] cuts a larger buffer to this size.
 const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -53,9 +53,9 @@ pub(crate) struct Listener {
 struct Greeting {
     peer: SocketAddr,
     deadline: Instant,
-    /// The peer was asked to greet again, to show that it has the key.
+    /// True when the peer was asked to greet again, to show that it has the key.
     is_challenged: bool,
-    /// This end has dialled, and told the peer of its session.
+    /// True when this end has dialled the peer and invited it to this end's session.
     is_invited: bool,
 }
 
@@ -68,8 +68,8 @@ pub(crate) enum Word<'d> {
     Challenged,
     /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
-    /// This end has invited the peer, and the peer has no place at present. It greets when it has
-    /// one.
+    /// The peer that this end has invited has no place for this end at present. The peer greets
+    /// later, when it has a place.
     Waits,
     /// A message of a newer protocol, before the greeting. It may be skipped.
     Skipped,
@@ -212,16 +212,16 @@ impl Listener {
         self.greeting.get(&link).map(|greeting| greeting.peer)
     }
 
-    /// Gives a connection away, with what has arrived on it.
+    /// Removes a connection and returns it, with the bytes that have arrived on it.
     pub(crate) fn hand_over(&mut self, link: LinkId) -> Option<Link> {
         self.end_greeting(link);
         self.links.take(link)
     }
 
-    /// Closes a connection that has not greeted, to make room for a new one of `peer`. This is the
-    /// oldest of the same host, else the oldest of its network, else the oldest of all. So a host
-    /// that opens many connections and greets on none keeps nobody out: each further connection
-    /// costs it an older one of its own.
+    /// Closes a connection that has not greeted, to make room for a new one of `peer`. The oldest
+    /// connection of the same host is closed, else the oldest of its network, else the oldest of
+    /// all. So a host that opens many connections and greets on none keeps nobody out: each further
+    /// connection costs it an older one of its own.
     fn make_room_for(&mut self, peer: SocketAddr) {
         if let Some(link) = self.hosts.oldest_near(peer.ip()) {
             self.close(link);
@@ -245,7 +245,8 @@ impl Listener {
                     self.close(link);
                     return Word::Forged;
                 };
-                // The peer cannot read this answer either, and so learns that its key is wrong.
+                // The peer cannot read this answer, because its key differs. So the peer learns
+                // that its key is wrong.
                 let reason = Refusal::WrongKey;
                 self.refuse(link, reason);
                 return Word::Refused { peer, reason };
@@ -312,7 +313,7 @@ impl Listener {
                 let protection =
                     LinkProtection::new(key, Role::Sender, self.session_id, &their, &own);
                 self.links.protect(link, protection);
-                // A peer that has waited its turn has as long as any other from here on.
+                // From here on, a peer that has waited its turn has as much time as any other peer.
                 let greeting = Greeting {
                     deadline: now + GREETING_TIMEOUT,
                     is_challenged: true,
@@ -356,7 +357,7 @@ impl Listener {
         self.links.close_with(link, &Message::Error { code, text });
     }
 
-    /// Closes a connection without a word.
+    /// Closes a connection at once, without telling the peer why.
     pub(crate) fn close(&mut self, link: LinkId) {
         self.end_greeting(link);
         self.links.abort(link);
@@ -424,7 +425,7 @@ mod tests {
                 assert_eq!(accepted, Ok(()));
             }
             assert_eq!(listener.greeting.len(), listener.links_max);
-            // An honest host comes, and the other one goes on.
+            // An honest host connects, and the idle host goes on opening connections.
             let honest = LinkId(idle);
             let accepted = listener.accept(at(idle.into()), honest, peer(1), false);
             assert_eq!(accepted, Ok(()));
@@ -486,7 +487,7 @@ mod tests {
             assert!(wait(&mut listener, now, LinkId(1)));
         }
         assert_eq!(listener.next_deadline(), Some(now + WAIT_PATIENCE));
-        // It is told no more.
+        // From now on, the receiver sends no more WAIT.
         assert_eq!(listener.expire(now + WAIT_PATIENCE), 1);
         assert!(!listener.links.is_open(LinkId(1)));
     }

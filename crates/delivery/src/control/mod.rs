@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Invariants:
-//! - A call has at most one connection, or one request for a connection. While its connection is
-//!   open, it has at most one more, which may take the place of the open one.
+//! - A call has at most one connection, or one request for a connection. While that connection is
+//!   open, the call has at most one more, which may take the place of the open one.
 //! - Before a receiver is admitted, only an invitation, WAIT, its greeting, a refusal, ERROR or BYE
 //!   is handed on.
 //! - Where there is a key, only an invitation, WAIT or a refusal is handed on before the other end

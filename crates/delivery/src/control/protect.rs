@@ -33,7 +33,7 @@ pub(crate) struct LinkProtection {
 #[derive(Debug)]
 struct Direction {
     cipher: Box<dyn Aead>,
-    /// The number of messages so far.
+    /// Number of messages so far in this direction.
     count: u64,
 }
 
@@ -126,7 +126,7 @@ mod tests {
         bytes
     }
 
-    /// True when each of these is taken for the next message.
+    /// Returns true when each of these frames is accepted as the next message.
     fn accepts(link: &mut LinkProtection, frames: &[Vec<u8>]) -> bool {
         let mut decoder = Decoder::new(BODY_LEN_MAX);
         frames.iter().all(|bytes| {

@@ -12,7 +12,7 @@ use crate::parameters::{ARRIVAL_SPAN_MIN, TRAVEL_HALF};
 use base::{Instant, Pace};
 use wire::{object::Pos, pgm::Mark};
 
-/// What a sender's marks have shown, and what reports repeat from them.
+/// What a receiver has learnt from a sender's marks, and repeats in its reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     echo_us: u64,
@@ -37,7 +37,7 @@ impl Heard {
         }
     }
 
-    /// Takes a mark; the socket was last seen empty at `empty_at`.
+    /// Takes a mark; this host's receive socket was last seen empty at `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark, empty_at: Instant) {
         self.limiting = mark.limiting_receiver;
         self.has_new_pace |= self.pace != mark.announced_pace;
@@ -69,7 +69,7 @@ impl Heard {
         self.has_new_pace
     }
 
-    /// Completes a report that leaves now.
+    /// Writes what was heard into a report that leaves now.
     pub(crate) fn report(&mut self, now: Instant, pos: &mut Pos) {
         let in_us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         pos.echo_us = self.echo_us;
@@ -80,21 +80,22 @@ impl Heard {
     }
 }
 
-/// What this receiver measures of one session.
+/// A meter of how fast one session's bytes arrive, and how long its marks wait in queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalMeter {
     /// The start of the current interval.
     since: Instant,
-    /// The total of bytes at that start.
+    /// The total of bytes that had arrived when the current interval started.
     bytes: u64,
-    /// The rates in the last two complete intervals, in bytes a second.
+    /// The arrival rates in the last two complete intervals, in bytes a second.
     rates: [u64; 2],
-    /// The total of bytes at the last arrival.
+    /// The total of bytes that had arrived at `last_at`, when the total last grew.
     last_bytes: u64,
     last_at: Instant,
-    /// The least travel time of the present 5 s. It contains the difference of the two clocks.
+    /// The shortest travel time of a mark in the present 5 s, in nanoseconds. It contains the
+    /// difference between the sender's clock and this host's.
     least_ns: i64,
-    /// The least travel time of the 5 s before.
+    /// The shortest travel time of a mark in the previous 5 s.
     least_before_ns: i64,
     half_since: Instant,
     queue_delay: Duration,
@@ -135,8 +136,8 @@ impl ArrivalMeter {
         (self.since, self.bytes) = (now, bytes);
     }
 
-    /// Takes a mark that left at `left_us` by its sender's clock; the socket was last seen empty at
-    /// `empty_at`.
+    /// Takes a mark that left at `left_us` by its sender's clock; this host's receive socket was
+    /// last seen empty at `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
         let left_ns = left_us.saturating_mul(1000).cast_signed();
         let travel_ns = now.as_nanos().cast_signed().saturating_sub(left_ns);

@@ -2,8 +2,8 @@
 //! the network and its rate.
 //!
 //! This is the same for messages and for files. Each report takes the sender some time, so all
-//! receivers of a session together send at most about one report in 0.2 ms. The receiver that holds
-//! the others back, or sets the rate, may send more.
+//! receivers of a session together send at most about one report every 0.2 ms. The receiver that
+//! holds the others back, or sets the rate, may send more.
 
 mod heard;
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub(crate) struct Feedback {
     /// What the sender asks for on this connection; `None` while there is no connection on which
     /// the sender has admitted this receiver.
     terms: Option<Terms>,
-    /// How many receivers the session has, as far as this one knows: they share the sender's time.
+    /// How many receivers the session has, as far as this receiver knows. The more there are, the
+    /// less often each reports.
     count: u32,
     /// The position to report; `None` before the first one.
     pos: Option<Pos>,
@@ -47,8 +48,8 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// A receiver that has moved by this many positions need not wait for the interval. 0: every
-    /// receiver waits for it.
+    /// A receiver that has moved by this many positions need not wait for the report interval. 0:
+    /// every receiver waits for it.
     sqns: u64,
 }
 
@@ -212,8 +213,8 @@ impl Feedback {
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // Missed packets count as a change, too. The position alone does not show them: it stays
-        // the same while repairs are lost as well.
+        // Newly missed packets count as a change, too. While their repairs are lost as well, the
+        // position stays the same and does not show them.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }

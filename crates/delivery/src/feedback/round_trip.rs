@@ -1,5 +1,5 @@
-//! The round trip from an SPM of ours to the report that answers it, without the receiver's own
-//! time.
+//! The round trip from this sender's SPM to the report that answers it, without the time between
+//! the SPM's arrival and the report.
 //!
 //! A report repeats the time in the last SPM that came, and tells how long ago that was. Queues and
 //! busy hosts make a sample longer, never shorter, so the least of the last samples counts. A
@@ -19,7 +19,8 @@ pub(crate) struct RoundTrip {
     /// The least sample of the present group so far.
     current: Option<Duration>,
     samples: u8,
-    /// The repeated time of the last sample: the next report may repeat it again.
+    /// The SPM's time that the report of the last sample repeated, in microseconds. Another report
+    /// with this time gives no new sample.
     echo_us: u64,
 }
 
@@ -53,14 +54,15 @@ impl RoundTrip {
     }
 }
 
-/// Samples of one group.
+/// Number of samples in a group.
 const SAMPLES: u8 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A report at `at_us` that repeats a time `echo_us`, heard `age_us` before it left.
+    /// Takes a report at `at_us` that repeats the time `echo_us`, heard `age_us` before the report
+    /// left.
     fn report(round_trip: &mut RoundTrip, at_us: u64, echo_us: u64, age_us: u32) {
         let pos = Pos {
             echo_us,

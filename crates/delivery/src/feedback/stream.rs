@@ -24,7 +24,7 @@ pub struct StreamState {
 /// Totals of one packet stream since it was found: what has arrived, and what was missing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
-    /// Bytes, headers included.
+    /// Bytes of the packets that arrived, headers included.
     pub bytes: u64,
     /// Positions noticed as missing, each once.
     pub missed: u64,

@@ -40,12 +40,12 @@ enum Told {
     Close(u32),
 }
 
-/// A forwarder on a back end that gives connections it dials the numbers from 100 on.
+/// A forwarder, and a back end that numbers the connections that it dials from 100 on.
 struct Bench {
     forwarder: Forwarder,
     now: Instant,
     next: u32,
-    /// How much each `Send` may give away.
+    /// How many more bytes the back end takes, over all `Send`s.
     room: usize,
 }
 
@@ -96,7 +96,8 @@ impl Bench {
         }
     }
 
-    /// A receiver on connection 1, joined to its sender on connection 100.
+    /// Makes a bench with a receiver on connection 1 that is joined to its sender on connection
+    /// 100.
     fn joined() -> Self {
         let mut bench = Self::new();
         bench.event(1, LinkEvent::Accepted { peer: peer(1) }, &[]);

@@ -1,4 +1,4 @@
-//! Two feeds of the same frames, such as over two networks: each sender's frames as one stream.
+//! Makes one stream of each sender's frames when they come as two feeds, such as over two networks.
 //! Financial exchanges call this A/B feed arbitration.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! stream of its own, and the session that it has kept out moves in.
 //!
 //! As long as a stream lives, it takes sessions of a feed only from the address of that feed's
-//! first session.
+//! first session. A session that was refused or has moved out does not count as the first.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -50,15 +50,16 @@ base::counters! {
 pub struct FoundStream {
     /// The number of the stream.
     pub stream: u32,
-    /// The identifier of its first session.
+    /// The identifier of the stream's first session.
     pub tsi: Tsi,
-    /// The address of that session's source.
+    /// The source address of the stream's first session.
     pub source: IpAddr,
 }
 
 /// Two sessions whose identifiers say that they are the feeds of one sender, while the addresses in
 /// their marks say that they are not. They count as two senders. The cause is a relay or address
-/// translation on the way of one session, or one session is a stranger's.
+/// translation on the way of one session, or one session comes from a host that only claims to be
+/// the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
     /// The identifier of the session that came later.
@@ -87,20 +88,21 @@ pub(super) struct Ready {
 pub struct Arbiter {
     held_bytes_max: usize,
     streams: BTreeMap<u32, Sender>,
-    /// When each feed last had a frame whole.
+    /// When each feed last had a whole frame.
     heard: [Option<Instant>; 2],
     /// By feed: the stream that each session belongs to.
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
     apart: Option<Apart>,
-    /// The owner was told of one pair. One is enough: strangers may come without end.
+    /// True once the owner was told of one pair of sessions ([`Apart`]). The owner is told of no
+    /// more pairs, because hosts may forge any number of sessions.
     is_apart_noted: bool,
     ready: VecDeque<Ready>,
     /// The frame that was given out last, and the feed that its memory belongs to.
     lent: Option<(Feed, Box<Whole>)>,
     /// Memory to be returned to each feed's receiver.
     free: [Vec<Room>; 2],
-    /// By feed: the counts of streams that are forgotten.
+    /// For each feed, the frame counts of the streams that are already forgotten.
     before: [FeedCounts; 2],
     counters: ArbiterCounters,
 }
@@ -112,14 +114,14 @@ struct Sender {
     key: Tsi,
     /// The feed by which the sender was first heard.
     first: Feed,
-    /// By feed. A member stays when its session is over, so that its address is known.
+    /// The sender's session of each feed. It stays here when it is over, to keep its address.
     members: [Option<Member>; 2],
     merge: Merge,
     /// When the sender is forgotten; `None` before its stream has ended. The sender is kept for a
     /// while after that, because a feed that is first heard after the end may bring the same frames
     /// again.
     until: Option<Instant>,
-    /// The sender's sessions have moved to another stream: no session joins any more.
+    /// True when the sender's sessions have moved to another stream: no session joins any more.
     is_shut: bool,
 }
 
@@ -136,7 +138,8 @@ struct Member {
 }
 
 impl Member {
-    /// Returns true when each mark that was heard names the address of the other session.
+    /// Returns true when the mark of each of the two sessions, if it was heard, names the address
+    /// of the other session.
     fn goes_with(&self, other: &Self) -> bool {
         let names = |one: &Self, other: &Self| one.partner.is_none_or(|it| it == other.source);
         names(self, other) && names(other, self)
@@ -195,7 +198,7 @@ impl Arbiter {
 
     /// Notes that a session of a feed was found.
     pub fn join(&mut self, now: Instant, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
-        // A new session may have the number of one that the receiver has forgotten.
+        // A new session may have the number of a session that the receiver has forgotten.
         self.part(now, feed, session);
         let member = Member {
             tsi,
@@ -246,7 +249,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes a session that would be the other feed of a sender if the marks named its address.
+    /// Notes a new session that, by its identifier, is the other feed of a known sender, while the
+    /// addresses in the marks say that it is not.
     fn note_apart(&mut self, feed: Feed, member: &Member) {
         let senders = self.streams.values();
         let mut others = senders.filter_map(|sender| sender.members[feed.other().index()]);
@@ -269,9 +273,10 @@ impl Arbiter {
     }
 
     /// Notes what the mark of a feed's session says of its partner session: the partner's address,
-    /// or the unspecified address when there is no partner. If the two sessions of a stream do not
-    /// fit, the later one leaves the stream. If the partner has a stream of its own so far, the two
-    /// streams become one. Then this returns the number of the stream that is over.
+    /// or the unspecified address when there is no partner. If the marks show that the two sessions
+    /// of a stream do not belong together, the later one leaves the stream. If the partner has a
+    /// stream of its own so far, the two streams become one. Then this returns the number of the
+    /// stream that is over.
     pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) -> Option<u32> {
         let stream = self.members[feed.index()].get(&session)?;
         let sender = self.streams.get_mut(stream)?;
@@ -292,8 +297,8 @@ impl Arbiter {
         self.bring_together(now, feed, session)
     }
 
-    /// Merges the stream of a session with the stream of its partner, if a stranger or an earlier
-    /// mark has kept them apart. Returns the number of the stream that is over.
+    /// Merges the stream of a session with the stream of its partner, if another host's session or
+    /// an earlier mark has kept them apart. Returns the number of the stream that is over.
     fn bring_together(&mut self, now: Instant, feed: Feed, session: u32) -> Option<u32> {
         let &stream = self.members[feed.index()].get(&session)?;
         let sender = self.streams.get(&stream)?;
@@ -323,8 +328,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes that this end does not take a session. The session's address then no longer keeps the
-    /// place of the feed.
+    /// Notes that this end does not take a session. After that, a session of the same feed from
+    /// another address may take the session's place.
     pub fn refuse(&mut self, now: Instant, feed: Feed, session: u32) {
         self.expel(now, feed, session);
     }
@@ -384,7 +389,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes that a session of a feed is over. The caller has taken what its receiver settled.
+    /// Notes that a session of a feed is over. The caller must already have taken what the feed's
+    /// receiver settled.
     pub fn part(&mut self, now: Instant, feed: Feed, session: u32) {
         let Some(stream) = self.members[feed.index()].remove(&session) else {
             return;
@@ -431,7 +437,7 @@ impl Arbiter {
         self.members = Default::default();
     }
 
-    /// Ends the waits that are over.
+    /// Ends the waits for the other feed that are due to end by `now`.
     pub fn settle(&mut self, now: Instant) {
         self.forget_ended(now);
         let is_due = |sender: &Sender| sender.merge.next_timeout().is_some_and(|due| due <= now);
@@ -442,8 +448,8 @@ impl Arbiter {
         }
     }
 
-    /// Forgets senders that have no session any more: those whose time is over, and the oldest
-    /// beyond the bound.
+    /// Forgets senders that have no session any more: those whose time is over, and the oldest when
+    /// there are more than [`FRAME_STREAMS_MAX`].
     fn forget_ended(&mut self, now: Instant) {
         loop {
             let ended = self
@@ -463,7 +469,8 @@ impl Arbiter {
         }
     }
 
-    /// Ends waits while too much is held, beginning with the stream that holds most.
+    /// Ends waits for the other feed while all streams together hold too many bytes, beginning with
+    /// the stream that holds most.
     fn keep_bounds(&mut self, now: Instant) {
         loop {
             let held = self.streams.iter();
@@ -533,7 +540,7 @@ impl Arbiter {
         self.members[feed.index()].get(&session).copied()
     }
 
-    /// Returns a session of a feed; `None` when it has none.
+    /// Returns a session of a feed; `None` when the feed has none.
     #[must_use]
     pub fn session_of(&self, feed: Feed) -> Option<u32> {
         self.members[feed.index()].keys().next().copied()
@@ -547,8 +554,8 @@ impl Arbiter {
         sender.is_none_or(|sender| sender.merge.is_over())
     }
 
-    /// Returns true until a stream is forgotten: when its sessions are over, or some time after its
-    /// sender has ended it.
+    /// Returns true until a stream is forgotten. A stream is forgotten when its sessions are over,
+    /// or some time after that if its sender has ended it.
     #[must_use]
     pub fn is_known(&self, stream: u32) -> bool {
         self.streams.contains_key(&stream)

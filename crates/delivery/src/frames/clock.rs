@@ -18,8 +18,8 @@ use base::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockFloor {
     since: Instant,
-    /// The least difference in nanoseconds. It wraps, because the two clocks begin at different
-    /// times.
+    /// The least difference between arrival and timestamp in the present span, in nanoseconds. It
+    /// wraps, because the clocks of the two hosts begin at different times.
     least: i64,
     least_before: i64,
 }
@@ -76,9 +76,11 @@ const fn difference(now: Instant, timestamp_ns: u64) -> i64 {
     now.as_nanos().wrapping_sub(timestamp_ns).cast_signed()
 }
 
-/// Judgement: in this time, clocks whose rates differ by 100 parts in a million drift 1 ms apart.
+/// The shortest span of which [`ClockFloor`] keeps the least difference. A judgement: in this time,
+/// clocks whose rates differ by 100 parts in a million drift 1 ms apart.
 const SPAN: Duration = Duration::from_secs(10);
-/// Judgement, 60 s: no network delays a packet this long, and no clock drifts this far in a span.
+/// 60 s: when the difference between arrival and timestamp changes by more, a clock was set. A
+/// judgement: no network delays a packet this long, and no clock drifts this far in a span.
 const STEP_NS: u64 = 60_000_000_000;
 
 #[cfg(test)]

@@ -31,13 +31,13 @@ impl FrameLoss {
 /// What became of the frames of a stream, from the first one after joining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Number of the first frame that counts; `None` before any frame was settled.
+    /// Number of the first frame that counts; `None` before any frame was delivered or lost.
     pub first_id: Option<u64>,
-    /// Frames settled: `whole` and all of `lost`.
+    /// Frames delivered or lost: `whole` and all of `lost`.
     pub frames: u64,
     /// Frames delivered.
     pub whole: u64,
-    /// Frames delivered of which a packet came after packets that were sent later. Most of these
+    /// Delivered frames with a packet that came after packets that were sent later. Most of these
     /// frames were repaired.
     pub repaired: u64,
     /// Bytes of the frames delivered.

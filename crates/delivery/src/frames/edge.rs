@@ -29,27 +29,29 @@ impl Edge {
         }
     }
 
-    /// Returns true when a frame that begins at `first` can follow. There must be at least one
-    /// packet in between for each frame of which nothing was heard.
+    /// Returns true when a frame that begins at `first` can follow this edge. There must be room in
+    /// between for at least one packet of each frame of which nothing was heard.
     pub(super) fn leads_to(&self, header: &FrameHeader, first: u64) -> bool {
         let count = unheard(self.id, self.skipped, header);
         let room = first.checked_sub(self.position);
         count.zip(room).is_some_and(|(count, room)| count <= room)
     }
 
-    /// Returns true when this header is believed without a second packet: it claims at most
-    /// `OVERRUNS_MAX` overrun frames since the edge.
+    /// Returns true when this header is believed without a second packet. It then claims at most
+    /// `OVERRUNS_MAX` overruns (frames that the sender numbered and did not send) since the edge.
     pub(super) const fn is_near(&self, header: &FrameHeader) -> bool {
         header.skipped.saturating_sub(self.skipped) <= OVERRUNS_MAX
     }
 }
 
-/// Returns how many frames were sent from the number `next` on and before the frame of `header`.
-/// Before `next`, the sender had skipped `skipped` frames. `None` when the header contradicts that.
+/// Returns how many frames were sent with numbers from `next` up to, but not including, that of
+/// `header`. Before `next`, the sender had skipped `skipped` frames. `None` when the header
+/// contradicts that.
 pub(super) fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u64> {
     let overruns = u64::from(header.skipped.checked_sub(skipped)?);
     header.id.checked_sub(next)?.checked_sub(overruns)
 }
 
-/// Judgement: a sender that lacks room for this many frames in a row is nearly always stuck.
+/// The most overruns (frames numbered and not sent) that a header may claim without a second packet
+/// that agrees. A judgement: a sender without room for this many frames in a row is mostly stuck.
 const OVERRUNS_MAX: u32 = FRAMES_OPEN_MAX;

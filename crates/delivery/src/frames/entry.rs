@@ -1,4 +1,4 @@
-//! A frame that was heard and is not settled.
+//! A frame of which packets were heard, and that was not yet reported as whole or lost.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::parameters::FRAME_DEADLINE_MAX;
 
-/// A frame that was heard and is not settled.
+/// A frame of which packets were heard, and that was not yet reported as whole or lost.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The header of the frame's first piece.
@@ -23,8 +23,8 @@ pub(super) struct Entry {
     pub(super) heard: Heard,
     /// How many packets the kernel had dropped when this entry was made.
     pub(super) drops: u64,
-    /// The same count at an earlier time: when the previous entry was made. For the first entry of
-    /// a stream, it is the count when the stream was made.
+    /// How many packets the kernel had dropped when the previous entry was made; for the first
+    /// entry of a stream, when the stream was made.
     pub(super) drops_before: u64,
     pub(super) state: State,
 }
@@ -124,7 +124,8 @@ impl Entry {
     }
 }
 
-/// Judgement: a busy host runs a timer at most this much late.
+/// The longest time to spare before a frame is due. A judgement: a busy host runs a timer at most
+/// this much late.
 const MARGIN_MAX: Duration = Duration::from_millis(10);
 
 /// Returns the time to spare: a whole frame should be given out at least this long before it is

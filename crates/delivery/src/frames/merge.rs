@@ -43,26 +43,28 @@ use crate::parameters::{FRAME_DEADLINE_MAX, FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
 #[derive(Debug)]
 pub(super) struct Merge {
     sides: [Side; 2],
-    /// The next number to give out; `None` before a feed has settled a number.
+    /// Number of the next frame to give out; `None` before a feed has settled a frame.
     next: Option<u64>,
-    /// The first number that counts.
+    /// Number of the frame at which the stream begins; earlier frames are not counted.
     start: u64,
-    /// Whole frames from `next` on.
+    /// Whole frames that are not given out yet, by number, from `next` on.
     held: BTreeMap<u64, Held>,
-    /// Runs of numbers that were given out as lost, and that a feed may still settle: the first
-    /// number of each, and one past its last.
+    /// Runs of frames that were given out as lost, and that a feed may still settle: the number of
+    /// the first frame of each run, and one past that of its last.
     lost: VecDeque<(u64, u64)>,
-    /// The number that is waited for.
+    /// Number of the frame that the stream waits for, or last waited for.
     awaited: Option<u64>,
-    /// The number and the timestamp of the last frame that was given out whole.
+    /// Number and timestamp of the last frame that was given out whole.
     last: Option<(u64, u64)>,
-    /// The sender's last frame is given out.
+    /// True when the sender's last frame was given out.
     is_over: bool,
     is_leaving: bool,
-    /// How long a frame is of use; `FRAME_DEADLINE_MAX` before the first whole frame.
+    /// How long a frame is of use, as the last whole frame told; before the first,
+    /// `FRAME_DEADLINE_MAX`.
     deadline: Duration,
-    /// A feed that is silent for this long is no longer waited for. This is the longer of the
-    /// deadline and two intervals; `FRAME_DEADLINE_MAX` before the first whole frame.
+    /// A feed that is silent for this long is no longer waited for. This is the longer of
+    /// `deadline` and two frame intervals; before the first whole frame, it is
+    /// `FRAME_DEADLINE_MAX`.
     pause: Duration,
     /// When [`Merge::advance`] is due.
     due: Option<Instant>,
@@ -75,13 +77,13 @@ struct Side {
     is_present: bool,
     /// When a packet of the feed last came, or the feed last told something.
     heard: Instant,
-    /// One past the last number that the feed has settled; `None` before it has settled any.
+    /// One past the number of the last frame that the feed has settled; `None` before the first.
     at: Option<u64>,
-    /// One past the newest number of which a packet came.
+    /// One past the newest frame number of which a packet came by this feed.
     newest: Option<u64>,
-    /// Numbers below this one were counted already when the feed last began anew.
+    /// Frames below this number were counted before the feed last began its numbers anew.
     floor: u64,
-    /// What the feed has lost from `next` on, in order.
+    /// Runs of frames from `next` on that the feed has lost, in order.
     losses: VecDeque<Loss>,
     /// One past the number of the feed's last frame, as the feed says, and until when the other
     /// feed may show that there are more frames.
@@ -92,10 +94,10 @@ struct Side {
 /// A whole frame that waits for its turn.
 #[derive(Debug)]
 struct Held {
-    /// The feed that had it first.
+    /// The feed that had the frame whole first.
     feed: Feed,
     whole: Box<Whole>,
-    /// The other feed has it whole, too.
+    /// True when the other feed has the frame whole, too.
     is_double: bool,
 }
 
@@ -105,7 +107,8 @@ struct Loss {
     first: u64,
     end: u64,
     cause: FrameLoss,
-    /// Until when the other feed is waited for while no frame is held.
+    /// Until when the stream waits for the other feed to bring these frames, while it holds no
+    /// frame.
     until: Instant,
 }
 
@@ -121,7 +124,8 @@ enum Step {
     Nothing,
 }
 
-/// The places for what is given out, and for the memory of frames that nobody needs.
+/// Where a stream puts what it gives out (`ready`), and the memory of frames that nobody needs any
+/// more (`free`).
 pub(super) struct Outlet<'a> {
     pub(super) stream: u32,
     pub(super) ready: &'a mut VecDeque<Ready>,
@@ -171,8 +175,8 @@ impl Merge {
         side.begin_anew();
     }
 
-    /// Notes that a packet of a feed came at `at`. `newest` is one past the newest number of which
-    /// a packet came.
+    /// Notes that a packet of a feed came at `at`. `newest` is one past the newest frame number of
+    /// which a packet came by that feed.
     pub(super) fn attend(&mut self, feed: Feed, at: Instant, newest: Option<u64>) {
         let side = &mut self.sides[feed.index()];
         side.heard = at.max(side.heard);
@@ -296,7 +300,7 @@ impl Merge {
 
     /// Notes that a feed has settled its frames from `first` up to `end`.
     fn reach(&mut self, feed: Feed, first: u64, end: u64) {
-        // Numbers that both feeds have settled are counted, and need not be kept as lost.
+        // Runs that both feeds have settled are counted already, so they need not be kept.
         let passed = self.sides.iter().map(|it| it.at.unwrap_or(0)).min();
         while self.lost.pop_front_if(|it| Some(it.1) <= passed).is_some() {}
         self.sides[feed.index()].at = Some(end);
@@ -524,8 +528,8 @@ impl Merge {
         out.put(Feed::First, lost);
     }
 
-    /// Counts the losses of each feed before `end`. Their numbers are given out now: as whole by
-    /// the feed `giver`, or as lost if that is `None`.
+    /// Counts the losses of each feed before `end`. The numbers before `end` are given out now: as
+    /// whole by the feed `giver`, or as lost if `giver` is `None`.
     fn account(&mut self, end: u64, giver: Option<Feed>, out: &mut Outlet<'_>) {
         for feed in Feed::ALL {
             let Side { losses, counts, .. } = &mut self.sides[feed.index()];
@@ -613,7 +617,8 @@ impl Side {
     }
 }
 
-/// Returns true when a feed that stands at `at` is more than `FRAMES_OPEN_MAX` numbers behind.
+/// Returns true when a feed that stands at `at` is more than `FRAMES_OPEN_MAX` numbers behind
+/// `next`.
 const fn is_far(at: u64, next: u64) -> bool {
     at.saturating_add(FRAMES_OPEN_MAX as u64) < next
 }

@@ -72,7 +72,7 @@ pub enum PieceVerdict {
     /// The piece's frame began before this receiver joined.
     BeforeJoin,
     /// There are too many frames or streams at once, or this end has left. Or the piece claims that
-    /// the sender had no room for a great many frames, and no other frame agrees.
+    /// the sender skipped a great many frames for want of room, and no other frame confirms that.
     Refused,
     /// The payload is not a piece of a frame.
     Malformed,
@@ -119,9 +119,9 @@ pub enum FrameEvent<'a> {
     /// A stream is over, or it begins anew because its packets contradict what was heard first.
     /// Frames that come after this event are numbered and counted anew.
     Ended {
-        /// The stream.
+        /// The stream that is over or begins anew.
         stream: u32,
-        /// What became of its frames.
+        /// How many of the stream's frames came whole, and how many were lost and why.
         counts: FrameCounts,
     },
 }
@@ -248,8 +248,9 @@ impl FrameReceiver {
     }
 
     /// Frees memory for a frame if its stream uses no memory yet, or stays within its share with
-    /// this frame. Streams that use more than their share give up their newest frames. So a
-    /// stranger cannot keep all memory. All streams that use memory have equal shares.
+    /// this frame. Streams that use more than their share give up their newest frames. So one
+    /// stream cannot keep all memory from the others. All streams that use memory have equal
+    /// shares.
     #[cold]
     fn make_room(&mut self, stream: u32, header: &FrameHeader) {
         let len = header.len as usize;
@@ -319,8 +320,7 @@ impl FrameReceiver {
     }
 
     /// Leaves all streams: gives out what is whole, and forgets the streams. A frame that could
-    /// still come in time counts neither as whole nor as lost. Everything that comes after this is
-    /// refused.
+    /// still come in time is not counted. Everything that comes after this is refused.
     pub fn leave(&mut self, now: Instant) {
         self.has_left = true;
         self.fresh.clear();
@@ -360,8 +360,8 @@ impl FrameReceiver {
         Some((known.heard, known.newest()))
     }
 
-    /// Makes whole frames ready before their turn, for whoever takes them by
-    /// [`FrameReceiver::pop_settled`] and puts them in order.
+    /// Makes whole frames ready before their turn, for a caller that takes them by
+    /// [`FrameReceiver::pop_settled`] and puts them in order itself.
     pub(super) fn take_ahead(&mut self, now: Instant) {
         let (settled, counters) = (&mut self.settled, &mut self.counters);
         for (&stream, known) in &mut self.streams {
@@ -395,8 +395,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns a position for each stream. This end has no use for packets before it, so those that
-    /// are missing there need not be repaired.
+    /// Returns a position for each stream. This end has no use for packets before that position, so
+    /// missing ones need not be repaired.
     pub fn give_up_before(&self) -> impl Iterator<Item = (u32, u64)> {
         let streams = self.streams.iter();
         streams.map(|(&stream, known)| (stream, known.give_up_before()))
@@ -415,7 +415,7 @@ impl FrameReceiver {
         due.fold(None, base::earliest)
     }
 
-    /// Returns the bytes of memory that frames take, with the memory that is kept for later frames.
+    /// Returns the bytes of memory that frames take, including the memory kept for later frames.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.memory.used_bytes
@@ -466,7 +466,7 @@ impl Settler<'_> {
 enum Until {
     /// Time has passed: settle what is due.
     Now,
-    /// Nothing more comes of the stream: settle all its frames.
+    /// Nothing more comes from the stream: settle all its frames.
     Over,
     /// This end leaves: settle whole frames and those past their deadline.
     Left,

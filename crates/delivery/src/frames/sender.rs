@@ -113,8 +113,9 @@ impl FrameSender {
         self.next_id - 1
     }
 
-    /// Notes that the next frame was not sent because there was no room for it. It gets a number
-    /// all the same, and the next frame that is sent tells receivers of it. Returns the number.
+    /// Notes that the next frame was not sent because there was no room for it. The frame gets a
+    /// number all the same, and the next frame that is sent tells receivers of it. Returns the
+    /// number.
     pub const fn overrun(&mut self) -> u64 {
         self.counters.frames_overrun += 1;
         self.skipped = self.skipped.saturating_add(1);
@@ -122,7 +123,7 @@ impl FrameSender {
         self.next_id - 1
     }
 
-    /// Notes that a frame was not sent because nobody listens; it has no number.
+    /// Notes that a frame was not sent because nobody listens; the frame gets no number.
     pub const fn unheard(&mut self) {
         self.counters.frames_unheard += 1;
     }
@@ -177,7 +178,7 @@ impl FramePieces<'_> {
         self.header.pieces() as usize
     }
 
-    /// Returns the length of each piece but the last, with its header, in bytes.
+    /// Returns the length of each piece except the last, with its header, in bytes.
     #[must_use]
     pub const fn piece_len(&self) -> usize {
         FrameHeader::LEN + self.header.stride as usize

@@ -30,12 +30,12 @@ use super::{
 };
 use crate::parameters::FRAMES_OPEN_MAX;
 
-/// What a stream hands to its receiver, in the order of the numbers. Only whole frames may come
-/// before their turn: see [`Stream::take_ahead`].
+/// What a stream hands to its receiver, in the order of the frames' numbers. Only whole frames may
+/// come before their turn: see [`Stream::take_ahead`].
 #[derive(Debug)]
 pub(super) enum Settled {
     Whole(Box<Whole>),
-    /// It is the turn of this frame, which was given out before.
+    /// It is the turn of the frame of this number, which was given out before its turn.
     Turn(u64),
     Lost {
         first: u64,
@@ -82,18 +82,18 @@ pub(super) struct Stream {
     clock: Option<ClockFloor>,
     /// The timestamp of the newest frame that was heard.
     stamp: Option<u64>,
-    /// Frames that were heard, by their numbers.
+    /// Frames that were heard and are not settled, in the order of their numbers.
     frames: VecDeque<Entry>,
     /// The place behind the last settled frame, or behind the frame during which this receiver
     /// joined; `None` before either.
     edge: Option<Edge>,
     /// The place behind the last refused frame. The stream believes a later frame that agrees with
-    /// it.
+    /// this place.
     claim: Option<Edge>,
     /// The sender's END header, which says how many frames there were, and the position of its
     /// packet.
     end: Option<(FrameHeader, u64)>,
-    /// How many pieces contradicted what was heard before, since a piece was last taken.
+    /// Number of pieces that contradicted earlier ones, counted since a piece was last taken.
     contradictions: u32,
     /// How many packets the kernel had dropped when an entry was last made.
     drops: u64,
@@ -278,14 +278,14 @@ impl Stream {
         self.find(piece).is_ok_and(|seat| seat.is_free)
     }
 
-    /// Returns true when the piece belongs to a newer frame than all that were heard.
+    /// Returns true when the piece belongs to a newer frame than all those heard so far.
     #[inline]
     pub(super) fn is_news(&self, header: &FrameHeader) -> bool {
         let newest = self.frames.back();
         newest.is_none_or(|it| it.header.id < header.id)
     }
 
-    /// Returns one past the newest number that was heard.
+    /// Returns one past the number of the newest frame that was heard.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.frames.back().map(|it| it.header.id + 1);
         newest.or(self.edge.map(|edge| edge.id))
@@ -351,7 +351,7 @@ impl Stream {
         }
     }
 
-    /// Puts a piece into the frame at `at`, which has the piece's number.
+    /// Puts a piece into entry `at` of `frames`, whose frame has the number that the piece names.
     fn put(&mut self, at: usize, piece: &Piece<'_>, first: u64) -> PieceVerdict {
         let entry = &mut self.frames[at];
         if entry.first != first || !entry.header.is_same_frame(&piece.header) {
@@ -383,8 +383,8 @@ impl Stream {
     }
 
     /// Returns true when a frame that begins at `first` can stand before the entry at `at`. Between
-    /// it and each of its neighbours there must be a packet for each frame of which nothing was
-    /// heard.
+    /// that frame and each of its neighbours there must be at least one packet for each frame of
+    /// which nothing was heard.
     fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         let before = self.before(at);
         let behind = Edge::behind(header, first, self.drops);
@@ -449,8 +449,9 @@ impl Stream {
         true
     }
 
-    /// Gives out the frames that are whole and in time, whatever stands before them: whoever takes
-    /// them puts them in order. [`Settled::Turn`] follows for each.
+    /// Gives out the frames that are whole and in time, even when frames before them are not
+    /// settled. The caller puts them in order. When it is the turn of such a frame,
+    /// [`Settled::Turn`] follows.
     pub(super) fn take_ahead(&mut self, now: Instant, out: &mut impl FnMut(Settled)) {
         let Some(clock) = self.clock else {
             return;
@@ -498,9 +499,10 @@ impl Stream {
         }
     }
 
-    /// Returns until when the first heard frame may stay open: until it is due. Its deadline may be
-    /// forged or longer than that of a whole frame behind it. So the wait ends early enough for
-    /// such a whole frame: an eighth of its deadline, at most 10 ms, before it is due.
+    /// Returns until when the first heard frame may stay open: until it is due, or earlier if a
+    /// whole frame waits behind it. The open frame's deadline may be forged, or longer than that of
+    /// the whole frame. So the wait ends early enough to give out the whole frame in time: an
+    /// eighth of the whole frame's deadline, at most 10 ms, before the whole frame is due.
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
@@ -524,7 +526,8 @@ impl Stream {
         }
     }
 
-    /// Counts the frames before this one of which nothing was heard.
+    /// Counts as lost the frames before that of `entry` of which nothing was heard, and moves the
+    /// edge behind the frame of `entry`.
     fn settle_before(&mut self, entry: &Entry, out: &mut impl FnMut(Settled)) {
         let header = &entry.header;
         let edge = self.edge.unwrap_or(Edge {
@@ -537,7 +540,7 @@ impl Stream {
         self.edge = Some(Edge::behind(header, entry.first, entry.drops));
     }
 
-    /// Moves the edge behind a frame that is not counted.
+    /// Moves the edge behind the frame of `entry` without counting that frame.
     fn pass_over(
         &mut self,
         entry: Entry,
@@ -584,7 +587,7 @@ impl Stream {
         drops: u64,
         out: &mut impl FnMut(Settled),
     ) {
-        // A header that contradicts the edge was not taken, so this does not happen.
+        // `None` would mean that the header contradicts the edge, but such a header is not taken.
         let Some(unheard) = unheard(edge.id, edge.skipped, header) else {
             return;
         };
@@ -632,18 +635,19 @@ impl Stream {
         self.edge.map_or(0, |edge| edge.position)
     }
 
-    /// Says when the next frame can be settled even if nothing comes.
+    /// Says when the next frame can be settled even if no packet comes.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         Some(match front.state {
             State::Open { .. } => self.open_until()?,
-            // The next turn settles it.
+            // No frame before this one is missing, so the next turn settles it.
             _ if self.is_next(front) => Instant::ZERO,
             _ => front.passed_at(clock),
         })
     }
 }
 
-/// Judgement: most frames have more pieces than this, so the pieces of one frame are enough to show
-/// that what was heard first is wrong. A few forged pieces are not.
+/// How many contradictory pieces, with none taken in between, show that what was heard first is
+/// wrong. A judgement: most frames have more pieces than this, so one frame is enough. A few forged
+/// pieces are not enough.
 const CONTRADICTIONS_MAX: u32 = 32;

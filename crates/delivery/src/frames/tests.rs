@@ -25,7 +25,7 @@ fn sender() -> FrameSender {
     })
 }
 
-/// The bytes of frame `id`.
+/// Returns the bytes of frame `id`.
 fn content(id: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::new(id + 1).fill(&mut bytes);
@@ -119,7 +119,7 @@ struct Given {
     whole: Vec<u64>,
     lost: Vec<(u64, u64, FrameLoss)>,
     counts: Option<FrameCounts>,
-    /// The numbers of both, in their order.
+    /// The numbers of whole and lost frames, in the order in which they were given out.
     ids: Vec<u64>,
 }
 
@@ -615,7 +615,7 @@ fn what_contradicts_other_packets_is_thrown_away() {
     assert_eq!(settle(&mut receiver, ms(1001)), whole(&[0]));
 }
 
-/// Changes a header as an attacker would who sees the packets.
+/// Changes a header as an attacker who sees the packets would.
 type Forge = fn(&mut FrameHeader);
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) struct Whole {
     pub(super) room: Room,
     pub(super) is_repaired: bool,
     pub(super) due: Instant,
-    /// It came before its turn: frames before it are not settled.
+    /// True when the frame came before its turn: earlier frames are not settled (whole or lost).
     pub(super) is_ahead: bool,
 }
 
@@ -34,12 +34,13 @@ impl Whole {
         }
     }
 
-    /// Returns until when it may wait. This end needs the rest of the time to give it out.
+    /// Returns the time until which the frame may be held back. The time from then until the frame
+    /// is due is left for giving it out.
     pub(super) fn give_by(&self) -> Instant {
         self.due - margin_of(&self.header)
     }
 
-    /// Returns the frame as one of `stream`.
+    /// Returns the frame in the form given to the application, with the number of its stream.
     pub(super) fn frame(&self, stream: u32) -> Frame<'_> {
         let header = &self.header;
         let (data, format) = self.room.bytes.split_at(data_len(header) as usize);

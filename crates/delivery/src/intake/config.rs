@@ -42,14 +42,15 @@ pub trait Intake {
     type Store: Store + Debug;
 
     /// Decides whether a sender may be asked for its offer. The receiver asks the owner each time
-    /// before it asks a sender. Until then, it keeps nothing for the sender but the sender's
-    /// address and session, in a bounded list. The sender's address is that of its packets, or that
-    /// from which it dialled.
+    /// before it asks a sender. Until then, it keeps only the sender's address and session, in a
+    /// bounded list. The sender's address is the one that its packets come from, or the one from
+    /// which it dialled.
     ///
     /// # Errors
-    /// Why not, for a person. A sender that was heard by its marks is not told. The owner is not
-    /// asked about it again while the receiver remembers it. A sender that dialled is told only
-    /// that it is not admitted. The owner is asked again when it dials again.
+    /// Why not, for a person. A sender that was heard by its marks is not told, and the owner is
+    /// not asked about that sender again while the receiver remembers it. A sender that dialled is
+    /// told only that it is not admitted, and the owner is asked again when that sender dials
+    /// again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
     /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks as
@@ -72,9 +73,10 @@ pub trait Intake {
     /// Why the manifest is not wanted; the sender is told.
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
 
-    /// Returns how many stores still work although their transfers are over, as on a disk that
-    /// stands still. Each keeps its transfer's place until it is done. So transfers that begin and
-    /// end one after the other never leave more such stores than there are places. Default 0.
+    /// Returns how many stores still work although their transfers are over, for example because a
+    /// disk does not respond. Each keeps its transfer's place until it is done. So transfers that
+    /// begin and end one after the other never leave more such stores than there are places.
+    /// Default 0.
     fn stores_ending(&self) -> usize {
         0
     }
@@ -92,9 +94,9 @@ pub struct Sender {
 /// Why a manifest is not wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decline {
-    /// The reason for a program.
+    /// The reason, for a program.
     pub code: ErrorCode,
-    /// The reason for a person.
+    /// The reason, for a person.
     pub text: String,
 }
 
@@ -111,17 +113,17 @@ pub struct ObjectReceiverConfig {
     /// The most transfers at a time from senders of one host; 1 when `is_single`.
     pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, at most half of them at one
-    /// host. When `is_single`, another sender is asked only when those before it have not answered
-    /// for a while. Where senders dial this receiver, only earlier senders of the same host count
-    /// for that. Where senders wait in line, each sender that is asked has one of the places of
-    /// `transfers_max`, unless it may continue a transfer that has lost its sender.
+    /// host. When `is_single`, a sender is asked only when those asked before it have not answered
+    /// for a while; where senders dial this receiver, those of other hosts do not count. Where
+    /// senders wait in line, each sender that is asked has one of the places of `transfers_max`,
+    /// unless it may continue a transfer that has lost its sender.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
     /// Where senders dial this receiver: the most senders that wait, connected, until a place is
-    /// free. At most half of them are at one host. 0 when `is_single`: further senders are told to
-    /// come later. A number above [`u32::MAX`] counts as [`u32::MAX`]. Each of these senders costs
-    /// 1 KiB of memory, and a descriptor.
+    /// free. One host may have at most half of these places. 0 when `is_single`: further senders
+    /// are told to come later. A number above [`u32::MAX`] counts as [`u32::MAX`]. Each of these
+    /// senders costs 1 KiB of memory, and a descriptor.
     pub waiting_max: usize,
 }
 
@@ -202,7 +204,7 @@ pub enum ObjectReceiverEvent {
         sender: Sender,
     },
     /// Something happened in a transfer. Before a transfer begins, the only such events are that
-    /// the name is taken, and that a receiver of a single transfer has failed.
+    /// this receiver's name is taken, and that a receiver of a single transfer has failed.
     Transfer {
         /// The transfer's number.
         transfer: u32,

@@ -1,5 +1,5 @@
-//! The door of a receiver that senders dial: who knocks, who comes in, who waits, and what others
-//! are told.
+//! The *door* of a receiver that senders dial: it decides which senders are let in, which wait in
+//! line, and what the others are told.
 //!
 //! ```text
 //!   accepted --> greets --INVITE--> sender known?  --> its transfer goes on with this connection
@@ -52,13 +52,13 @@ impl Door {
     fn new(waiting_max: usize) -> Self {
         let waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
         Self {
-            // A door serves no session of its own, so the session's number means nothing.
+            // A door has no session of its own, so the session number 0 means nothing.
             listener: Listener::new(0, waiting_max),
             line: Line::new(waiting_max as usize),
         }
     }
 
-    /// Says when the door is to be looked at although nobody knocks.
+    /// Says when the door has something to do even if no sender dials or says anything.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         base::earliest(self.listener.next_deadline(), self.line.next_deadline())
     }
@@ -66,7 +66,7 @@ impl Door {
 
 /// Why a sender is not let in.
 enum Stopped {
-    /// It may be let in later: it waits in line.
+    /// The sender may be let in later, so it waits in line.
     Wait,
     Refused(Refusal),
 }
@@ -166,7 +166,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Says whether a new sender may have a place at some time.
+    /// Says whether a new sender may have a place, now or later. The error is the refusal for that
+    /// sender.
     fn may_wait(&mut self, now: Instant, sender: Sender, invite: &Invite) -> Result<(), Refusal> {
         if self.is_over() || self.is_cancelled || self.turned_away.is_barred(&sender) {
             return Err(Refusal::Over);
@@ -183,7 +184,7 @@ impl<I: Intake> Transfers<I> {
         if let Err(text) = self.intake.admit(&sender) {
             self.counters.senders_refused += 1;
             self.tell_refused(sender, text);
-            // The sender does not learn who is admitted.
+            // `text` goes to the owner only: the sender must not learn which senders are admitted.
             return Err(Refusal::NotAdmitted);
         }
         match self.turned_away.rests(now, &sender) {
@@ -270,8 +271,8 @@ impl<I: Intake> Transfers<I> {
         Ok(index)
     }
 
-    /// Lets in senders that wait, turn by turn, while there are places. Each call tries a few
-    /// senders, and the next call goes on with others.
+    /// Lets in senders that wait, turn by turn, while there are places. Each call stops when
+    /// [`TRIES_MAX`] senders had to go on waiting, and the next call goes on with others.
     pub(super) fn serve_line(&mut self, now: Instant) {
         let mut tries = 0;
         for _ in 0..TURNS_MAX {
@@ -284,7 +285,7 @@ impl<I: Intake> Transfers<I> {
             door.line.look_at = now + SENDERS_LOOK_INTERVAL;
             let is_told = door.listener.links.queued(link) == Some(0);
             let index = match is_told {
-                // The sender has not yet been told that it waits.
+                // The WAIT message to this sender is still in the connection's queue.
                 false => Err(Stopped::Wait),
                 true => self.let_in(now, sender),
             };
@@ -344,7 +345,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Tells the owner of a sender that was refused; the same sender only once.
+    /// Tells the owner that a sender was refused, once for each sender.
     fn tell_refused(&mut self, sender: Sender, text: String) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.refused(sender, text);

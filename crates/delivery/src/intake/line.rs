@@ -1,8 +1,8 @@
 //! The line of senders that wait, connected, until a place is free.
 //!
 //! Invariants: a sender stands in line once, and not while a transfer goes on with it. A host has
-//! at most half of the line, and a network at most three quarters. When the line is full, the host
-//! or network that has most places loses one to a newcomer that would still have fewer.
+//! at most half of the places, and a network at most three quarters. When the line is full, the
+//! host or network that has most places loses one to a newcomer that would still have fewer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
 /// The senders in line.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Each sender, with the time at which it is to be told again that it waits.
+    /// For each connection, its sender and the time at which to tell it again that it waits.
     senders: BTreeMap<LinkId, (Sender, Instant)>,
     links: BTreeMap<Sender, LinkId>,
     to_tell: BTreeSet<(Instant, LinkId)>,
@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// Says whether a sender at `host` may wait. When the line or the share of its network is full,
-    /// the sender may wait only in place of another sender whose host or network has more.
+    /// the sender may wait only in place of another sender whose host or network has more places.
     pub(super) fn room_for(&self, host: IpAddr) -> Seat<LinkId> {
         let own_max = self.places_max.div_ceil(2);
         let other = match self.hosts.share(own_max, self.places_max, host) {
@@ -78,8 +78,8 @@ impl Line {
         Some(sender)
     }
 
-    /// Returns a connection whose sender is to be told that it still waits, and notes that it is
-    /// told.
+    /// Returns a connection whose sender is to be told that it still waits, and notes that the
+    /// sender is told.
     pub(super) fn tell_next(&mut self, now: Instant) -> Option<LinkId> {
         let &(again_at, link) = self.to_tell.first().filter(|&&(at, _)| at <= now)?;
         self.to_tell.remove(&(again_at, link));
@@ -88,7 +88,7 @@ impl Line {
         Some(link)
     }
 
-    /// Says when something is to be done although nobody comes or goes.
+    /// Says when something is to be done even if no sender comes or goes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let &(tell_at, _) = self.to_tell.first()?;
         Some(tell_at.min(self.look_at))
@@ -114,7 +114,7 @@ impl Line {
         self.hosts.is_empty()
     }
 
-    /// Returns the connections of all that wait.
+    /// Returns the connections of all senders that wait.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> {
         self.senders.keys().copied()
     }

@@ -10,12 +10,14 @@ use base::{Instant, LinkEvent, LinkId};
 use super::{Intake, Transfers};
 use crate::LinkCommand;
 
-/// What was found lately. All of it may be out of date: it only says where to look first.
+/// Which transfers were lately found for connections, and which had commands. All of it may be out
+/// of date: it only says where to look first.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    /// The number of the transfer that has each connection.
+    /// For each connection, the number of its transfer.
     by_link: BTreeMap<LinkId, u32>,
-    /// The indices of transfers that had commands at the last look, in the order of their turns.
+    /// The indices of the transfers that had commands for connections when all transfers were last
+    /// looked at, in the order of their turns.
     talkers: VecDeque<usize>,
 }
 
@@ -64,9 +66,10 @@ impl<I: Intake> Transfers<I> {
         door.is_some_and(|door| door.listener.links.contains(link))
     }
 
-    /// Returns the index of the transfer that has a connection.
+    /// Returns the index of the transfer to which the connection `link` belongs.
     fn index_of(&mut self, link: LinkId) -> Option<usize> {
-        // Numbers ascend, until they begin again after four thousand million transfers.
+        // The transfers are sorted by number, unless numbers have begun again after 2^32 transfers.
+        // Then the search may fail, and all transfers are looked at below.
         let number = self.routes.by_link.get(&link);
         let index = number.and_then(|number| {
             let found = self.all.binary_search_by_key(number, |t| t.number);
@@ -90,7 +93,8 @@ impl<I: Intake> Transfers<I> {
         index
     }
 
-    /// Forgets connections that are gone, once they are many.
+    /// Forgets connections that are gone, once the number of connections remembered reaches twice
+    /// the number of transfers plus [`ROUTES_SPARE`].
     fn forget_routes(&mut self) {
         let routes = &mut self.routes.by_link;
         if routes.len() >= 2 * self.all.len() + ROUTES_SPARE {
@@ -120,6 +124,6 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// How many connections are remembered, beside two for each transfer, before those that are gone
-/// are looked for.
+/// How many connections are remembered, in addition to two for each transfer, before those that are
+/// gone are forgotten.
 const ROUTES_SPARE: usize = 64;

@@ -17,7 +17,7 @@ pub struct Entry {
     pub size_bytes: u64,
     /// Path below the tree's root.
     pub path: Vec<u8>,
-    /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
+    /// Where a symbolic link points, or the path of a hard link's file; empty for other entries.
     pub target: Vec<u8>,
     /// Who owns the entry. Either all entries except hard links have an owner, or none has.
     pub owner: Option<Owner>,

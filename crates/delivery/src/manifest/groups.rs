@@ -11,13 +11,13 @@ use super::{Hash, Slab, SlabHash, SlabHasher, hash};
 
 /// The hashes of one slab, as far as they are known.
 ///
-/// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB, or for a slab above 16
-/// MiB less than 1/512 of it.
+/// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB or, for a slab above 16
+/// MiB, less than 1/512 of the slab.
 #[derive(Debug)]
 pub struct SlabGroups {
     slab: Slab,
     shift: u8,
-    /// The witness of each group that is hashed.
+    /// The witness (hash of the subtree) of each group; `None` until the group is hashed.
     groups: Vec<Option<Hash>>,
     /// The file's root, when the slab is a whole file of one group and is hashed.
     root: Option<Hash>,
@@ -72,8 +72,8 @@ impl SlabGroups {
         }
     }
 
-    /// Returns the first range whose bytes the hashes lack. These bytes count only when they are
-    /// then given in order.
+    /// Returns the first range whose bytes are not hashed yet. [`SlabGroups::update`] must get
+    /// these bytes in order.
     #[must_use]
     pub fn missing(&self) -> Option<Range<u64>> {
         let first = self.groups.iter().position(Option::is_none)?;
@@ -168,7 +168,7 @@ mod tests {
 
     const GROUP_BYTES: u64 = 1 << GROUP_SHIFT;
 
-    /// A manifest of one file behind another, and its bytes as numbered in the content.
+    /// Makes a manifest of two files, the second of `size` bytes, and returns it with its content.
     fn sample(size: u64) -> (Manifest, Vec<u8>) {
         let entries = vec![Entry::file("pad", 7), Entry::file("x", size)];
         let manifest = Manifest::build([0; 16], entries, &ManifestLimits::default()).unwrap();
@@ -185,7 +185,8 @@ mod tests {
         &bytes[place(range)]
     }
 
-    /// Takes what is missing from the store of bytes, some at a time; how much that was.
+    /// Gives `groups` what it lacks from `bytes`, at most `step` bytes at a time. Returns how many
+    /// bytes that was.
     fn read_back(groups: &mut SlabGroups, bytes: &[u8], step: u64) -> u64 {
         let mut read = 0;
         while let Some(missing) = groups.missing() {
@@ -286,7 +287,7 @@ mod tests {
                 groups.update(piece.start, new);
             }
             let read = read_back(&mut groups, &stored, step);
-            // At most what was gathered is read a second time.
+            // Each byte is read at most once, except those gathered for one group.
             prop_assert!(read <= size + GROUP_BYTES);
             prop_assert_eq!(groups.finish(), hash_of(&slab, &stored));
         }

@@ -109,8 +109,8 @@ pub(super) fn subtree(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
-/// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree of
-/// parts is high: at most 32, because parts are counted in 32 bits.
+/// Computes the chaining values of a tree's two halves. **Cost**: recursion of at most 32 levels,
+/// one for each level of the tree, because parts are counted in 32 bits.
 fn halves(witnesses: &[u8], size_bytes: u64, shift: u8) -> (Hash, Hash) {
     let left_bytes = hazmat::left_subtree_len(size_bytes);
     let left_parts = usize::try_from(left_bytes >> shift).expect("fewer parts than witnesses");
@@ -121,5 +121,5 @@ fn halves(witnesses: &[u8], size_bytes: u64, shift: u8) -> (Hash, Hash) {
     )
 }
 
-/// The context of seals. Nothing else is derived from a witness with it.
+/// The BLAKE3 context from which seals are derived; it is used for nothing else.
 const SEAL_CONTEXT: &str = "towline 2026-11-24 seal of a slab";

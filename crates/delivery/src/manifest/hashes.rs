@@ -6,8 +6,8 @@
 //!                            '-- of a file -----> its root, which `b3sum` prints
 //! ```
 //!
-//! The root of a file of one slab does not follow from its witness, nor the witness from the root:
-//! both are kept.
+//! For a file of one slab, nobody can compute the root from the witness or the witness from the
+//! root. So both are kept.
 //!
 //! **Spec**: `docs/src/protocol.md` section 1 (witness, seal, root).
 
@@ -27,7 +27,8 @@ use super::{
 pub struct SlabHashes {
     /// The witness of each slab in order.
     witnesses: Vec<u8>,
-    /// The root of each file that has one slab. The place of any other file is not used.
+    /// For each file of the manifest, its root. Only the entries of files that have one slab are
+    /// used.
     roots: Vec<Hash>,
 }
 
@@ -119,5 +120,5 @@ fn witness(bytes: &[u8]) -> &Hash {
     bytes.try_into().expect("a witness is 32 bytes")
 }
 
-/// The context of joint witnesses. Nothing else is derived from witnesses with it.
+/// The BLAKE3 context from which joint witnesses are derived; it is used for nothing else.
 const JOINT_CONTEXT: &str = "towline 2026-11-24 joint witness";

@@ -51,7 +51,7 @@ pub struct Manifest {
     /// The position in `bytes` at which each entry begins.
     entries: Vec<u32>,
     files: Vec<File>,
-    /// Ascending by file, then by entry.
+    /// The further names of files, ascending by file, then by entry.
     hard_links: Vec<HardLink>,
     slab_count: u32,
 }
@@ -64,23 +64,23 @@ pub struct ManifestId(pub [u8; 16]);
 /// A regular file's place in the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Index of the file's entry.
+    /// Index of the file's entry in the manifest.
     pub entry: u32,
     /// Position of the file's first byte in the content.
     pub start: u64,
     /// The file's length in bytes; may be 0.
     pub size_bytes: u64,
-    /// How many slabs the files before this one have. If this file is not empty, this is the number
-    /// of its first slab.
+    /// How many slabs all files before this one have together. If this file is not empty, this is
+    /// the number of its first slab.
     pub first_slab: u32,
 }
 
 /// Another name of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HardLink {
-    /// Index of its file among [`Manifest::files`].
+    /// Index in [`Manifest::files`] of the file with this further name.
     pub file: u32,
-    /// Index of its entry.
+    /// Index of the further name's entry in the manifest.
     pub entry: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct HardLink {
 pub struct Slab {
     /// The slab's number.
     pub index: u32,
-    /// Index of its file among [`Manifest::files`].
+    /// Index in [`Manifest::files`] of the file that the slab belongs to.
     pub file: u32,
     /// Position of the slab's first byte in the content.
     pub start: u64,
@@ -374,8 +374,8 @@ impl Manifest {
         from..from + self.slabs_of(file) as usize * HASH_LEN
     }
 
-    /// Returns the indices of the files that the sender has withdrawn. `seals` are the bytes of
-    /// object 2; the witnesses of all slabs serve as well.
+    /// Returns the indices of the files that the sender has withdrawn. `seals` holds the bytes of
+    /// object 2 or, instead, the witnesses of all slabs.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -391,7 +391,7 @@ impl Manifest {
         seals.any(|seal| seal == WITHDRAWN)
     }
 
-    /// Returns how many bytes of content there are without withdrawn files.
+    /// Returns the number of content bytes, not counting withdrawn files.
     #[must_use]
     pub fn delivered_bytes(&self, hashes: &SlabHashes) -> u64 {
         let withdrawn = self.withdrawn(hashes.witnesses());
@@ -417,8 +417,7 @@ impl Manifest {
 
     /// Computes one hash over all files. It is the BLAKE3 of the lines that `b3sum` prints for the
     /// files, sorted by the bytes of their paths. So anybody can compute it with other tools.
-    /// Withdrawn files are left out. The hash covers contents and paths, but neither types nor
-    /// modes.
+    /// Withdrawn files are left out. The hash covers contents and paths, but not types and modes.
     #[must_use]
     pub fn tree_root(&self, hashes: &SlabHashes) -> Hash {
         let mut hasher = blake3::Hasher::new();
@@ -479,8 +478,8 @@ impl fmt::Display for ManifestId {
 ///
 /// The line is that of b3sum from version 1.5.5 on. Bytes that are not UTF-8 become U+FFFD. When a
 /// name has a backslash, a line feed or a carriage return, these are escaped, and the line begins
-/// with a backslash. Older versions do not escape carriage returns. For names without a carriage
-/// return they print the same.
+/// with a backslash. Older versions do not escape carriage returns, and print the same line for all
+/// other names.
 pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     let path = String::from_utf8_lossy(path);
     if path.contains(['\\', '\n', '\r']) {
@@ -500,7 +499,7 @@ pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     out.push(b'\n');
 }
 
-/// Log2 of a slab's bytes: 1 MiB, or more where there would be too many slabs.
+/// Log2 of a slab's bytes: 1 MiB. If this makes too many slabs, larger slabs are used.
 const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;

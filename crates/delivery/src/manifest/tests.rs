@@ -1,4 +1,4 @@
-//! Manifests made and manifests refused.
+//! Tests which manifests are made, and which are refused.
 
 use proptest::prelude::*;
 use wire::object::Mtime;

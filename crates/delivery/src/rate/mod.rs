@@ -27,16 +27,16 @@
 //! report ([`RateControl::start`]).
 //!
 //! A sender that fills queues until they overflow, as TCP does, would take all of the path from a
-//! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit,
-//! there must be such a sender. **Compete** then sends as much as one TCP connection with CUBIC
-//! would: its window divided by the time to an answer. Every 3 to 24 s **Look** sends half of that
-//! for a moment: if nobody else is there, the queue empties at once.
+//! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit, a
+//! sender that fills queues must be there. **Compete** then sends as much as one TCP connection
+//! with CUBIC would: its window divided by the time to an answer. Every 3 to 24 s **Look** sends
+//! half of that for a moment: if nobody else is there, the queue empties at once.
 //!
 //! In **Cruise** and **Drain** a report counts only when the mark that it repeats left after the
-//! last change of rate. Only such a report shows the effect of that change. The rate falls at once.
-//! It grows when all receivers were heard (or 2 s have passed) and the limit was really in use.
-//! Loss without a queue counts as chance, and not as congestion, when it stays high at a lower
-//! rate.
+//! last change of rate. Only such a report shows the effect of that change. The reports of one
+//! receiver are enough to lower the rate. It grows only when all receivers were heard (or 2 s have
+//! passed) and the limit was really in use. Loss without a queue counts as chance, and not as
+//! congestion, when it stays high at a lower rate.
 //!
 //! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
 //! slow host better. Packets that the host drops do count: that receiver then sets the limit.
@@ -89,7 +89,7 @@ impl Default for RateConfig {
     }
 }
 
-/// What sets the limit.
+/// The reason why a receiver sets the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateCause {
@@ -117,12 +117,12 @@ pub struct RateLimit {
     pub cause: RateCause,
 }
 
-/// The pace of one source.
+/// What is known about the path of one source, and the limit that follows from it.
 #[derive(Clone, Debug)]
 pub struct RateControl {
     config: RateConfig,
     phase: Phase,
-    /// The limit.
+    /// The present limit of the sending rate.
     pace: Pace,
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
@@ -140,7 +140,7 @@ pub struct RateControl {
     pace_before: Pace,
     /// How many reports showed losses (of path or host) since a report last showed none.
     warnings: u32,
-    /// How long to compete before the next look whether another sender is still there.
+    /// How long to compete before the next look for the other sender.
     patience: Duration,
     used_at: Instant,
     was_limited: bool,
@@ -165,7 +165,7 @@ enum Phase {
     },
     /// Another sender keeps the queue full: the source sends as much as a TCP connection would.
     Compete { share: Share, look_at: Instant },
-    /// The source sends half as much for a moment: without another sender, the queue empties.
+    /// The source sends half of `share` for a moment: without another sender, the queue empties.
     Look { share: Share, until: Instant },
 }
 
@@ -218,8 +218,8 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // At far too high a rate, marks are lost too, and no report is current. In Start the rate
-        // only grows, so such a report counts: the path loses packets at this rate as well.
+        // At far too high a rate, marks are lost too, so no report is current. In Start an older
+        // report counts as well: the rate has only grown since, so the path still loses packets.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
@@ -272,8 +272,8 @@ impl RateControl {
     }
 
     /// Sets the first limit before the receivers with these numbers report; the limit grows when
-    /// all of them were heard. It has no effect when a receiver was heard already, or when `slots`
-    /// is empty.
+    /// all of them were heard. The call has no effect when a receiver was heard already, or when
+    /// `slots` is empty.
     pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
         if !self.receivers.is_empty() {
             return;
@@ -407,7 +407,7 @@ impl RateControl {
         }
     }
 
-    /// Cuts the rate to less than what arrives.
+    /// Cuts the rate to less than what arrives at receiver `slot`, so that the queue shrinks.
     fn drain(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
         self.carried_bytes_per_s = self.carried(now, slot, loss);
@@ -440,8 +440,8 @@ impl RateControl {
             _ => part(bytes_per_s, 70),
         };
         let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
-        // A guest cannot set less than `least_of` its slot, because the result still counts after
-        // the guest has left.
+        // The lowest rate of a guest applies here too, because the result still counts after the
+        // guest has left.
         arrived.max(floor).min(most).max(self.least_of(slot))
     }
 
@@ -533,7 +533,8 @@ impl RateControl {
         self.limit_to(now, share.bytes_per_s());
     }
 
-    /// Handles a report of the receiver that sets the limit, while another sender fills its queue.
+    /// Handles a report of the receiver that sets the limit, while another sender keeps the queue
+    /// on that receiver's path full.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = &self.receivers[&slot];
         let is_empty = receiver.is_empty(report);
@@ -599,7 +600,7 @@ impl RateControl {
         is_late || self.receivers.values().all(|receiver| receiver.was_heard)
     }
 
-    /// Goes on at `bytes_per_s`, or without a limit when none is needed any more.
+    /// Sets the limit to `bytes_per_s`; from [`RAMP_BYTES_PER_S_MAX`] on, removes the limit.
     fn raise(&mut self, now: Instant, bytes_per_s: u64) {
         if bytes_per_s >= RAMP_BYTES_PER_S_MAX {
             self.set(now, Pace::Unlimited);
@@ -612,14 +613,14 @@ impl RateControl {
         self.set(now, self.at_most(bytes_per_s));
     }
 
-    /// Makes a limit of `bytes_per_s`, but not below the lowest.
+    /// Makes a limit of `bytes_per_s`, or of the lowest allowed rate if that is higher.
     fn at_most(&self, bytes_per_s: u64) -> Pace {
         let own = self.config.bytes_per_s_min;
         let least = self.limit.map_or(own, |limit| self.least_of(limit.slot));
         Pace::at_most(bytes_per_s.max(least))
     }
 
-    /// Returns the lowest rate that a receiver may set, or be believed to get.
+    /// Returns the lowest limit that receiver `slot` can set: no lower delivery rate is believed.
     fn least_of(&self, slot: u32) -> u64 {
         let is_guest = self.receivers.len() > 1 && slot >= self.config.guests_from;
         let least = if is_guest { GUEST_BYTES_PER_S_MIN } else { 0 };
@@ -654,8 +655,8 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. By default, a
-/// source always repairs up to the same rate for hosts that do not report.
+/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. This is also
+/// the default rate of repairs that a source always allows for hosts that do not report.
 const GUEST_BYTES_PER_S_MIN: u64 = 1_250_000;
 /// The highest believable delivery rate, about 1 TB/s. Sums and products of rates up to this cannot
 /// overflow.
@@ -663,26 +664,26 @@ const DELIVERY_BYTES_PER_S_MAX: u64 = 1 << 40;
 /// The highest share of loss that can count as chance: a receiver that loses more gets nothing
 /// useful anyway.
 const CHANCE_MAX: f64 = 0.75;
-/// The rate above which no limit is needed, 400 MB/s. Without a queue, the flow window lets less
-/// than this through on most paths, and so is the limit.
+/// The rate above which no limit is needed, 400 MB/s. On most paths without a queue, the flow
+/// window alone keeps the rate below this.
 const RAMP_BYTES_PER_S_MAX: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// If a queue returns this soon after a drain, the drained queue was real, and so was the delivery
-/// rate measured then.
+/// If a queue returns this soon after a drain, the queue is real. A delivery rate that is reported
+/// with this queue is then believed down to 70 % of the limit.
 const RELAPSE: Duration = Duration::from_millis(300);
-/// How many marks in a queue, or reports of loss, must come in a row, because one may be an
-/// accident.
+/// How many marks in a row must meet a queue before the queue counts: one may be an accident. In
+/// Start, the same number of reports must show loss before the loss counts.
 const WARNINGS: u32 = 2;
-/// How many marks in a queue must come in a row while the source sends less than its limit: then
-/// others cause most queues.
+/// What [`WARNINGS`] is while the source sends less than its limit. The number is higher, because
+/// other senders cause most queues then.
 const WARNINGS_UNUSED: u32 = 10;
 /// After this many drains in a row without effect, another sender must be filling the queue.
 const VAIN_MAX: u32 = 3;
-/// When the path carries less than this share of its highest rate, the source stops yielding.
+/// When the path carries less than this share of its highest rate, the source begins to compete.
 const YIELD_MAX_PERCENT: u64 = 75;
-/// The limit grows this many times by 1 %, as often by 2 %, 4 % and 8 %, and then always by 16 %.
+/// The limit grows this often by 1 %, then as often each by 2 %, 4 % and 8 %, then always by 16 %.
 const STEPS_ALIKE: u32 = 4;
 /// The shortest time between two growths in Cruise, so that reports of the first can arrive before
 /// the second.
@@ -691,9 +692,9 @@ const GROW_INTERVAL: Duration = Duration::from_millis(50);
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that is silent for this long after a change of rate no longer holds growth back.
 const QUIET_MAX: Duration = Duration::from_secs(2);
-/// How long to compete before the first look whether the other sender is still there. Each look
-/// that finds it doubles the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.
+/// How long to compete before the first look for the other sender. Each look that finds it doubles
+/// the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
-/// How long a look takes at most, beyond two round trips and three times the length of the queue.
+/// A [`Phase::Look`] lasts at most this plus two round trips plus three times the queueing delay.
 const LOOK: Duration = Duration::from_millis(25);

@@ -18,11 +18,12 @@ struct Model {
     seconds: u64,
     /// When our sender begins, in seconds.
     begins: f64,
-    /// When the TCP connection runs, in seconds.
+    /// When the rival TCP connection begins and ends, in seconds; `None` without one.
     rival: Option<[f64; 2]>,
-    /// One packet in this many is lost by chance.
+    /// One packet in this many is lost by chance; 0 for none.
     loss: u64,
-    /// One mark in this many comes later by this time, as on a busy host.
+    /// With `(n, late)`: in every `n` packets, the marks among the first 20 arrive `late` later, as
+    /// on a busy host.
     noise: Option<(u64, Duration)>,
 }
 
@@ -72,13 +73,13 @@ impl Course {
         self.tenths[from_s * 10..to_s * 10].iter().map(value).sum()
     }
 
-    /// The share of the link that our packets took, in thousandths.
+    /// Returns the share of the link that our packets took, in thousandths.
     fn share(&self, from_s: usize, to_s: usize) -> u64 {
         let bytes = self.sum(from_s, to_s, |tenth| tenth.ours);
         bytes * 1000 / (self.bytes_per_s * (to_s - from_s) as u64)
     }
 
-    /// Of 100,000 packets of ours, how many the queue dropped.
+    /// Returns how many of every 100,000 packets of our sender were lost.
     fn lost(&self, from_s: usize, to_s: usize) -> u64 {
         let lost = self.sum(from_s, to_s, |tenth| tenth.lost);
         lost * 100_000 / self.sum(from_s, to_s, |tenth| tenth.sent).max(1)
@@ -196,7 +197,7 @@ impl World {
     }
 
     fn run(&mut self) {
-        // The receiver is there already.
+        // The receiver is present from the start, so its first report has already come.
         let first = RateReport {
             round_trip: self.model.one_way * 2,
             answer: self.model.one_way * 2,
@@ -229,7 +230,7 @@ impl World {
                 Event::MarkArrives { left_us, lead } => {
                     self.receiver.meter.mark(now, left_us, now);
                     self.receiver.echo = Some((left_us, now));
-                    // A lost tail is found by the mark.
+                    // The mark shows whether the packets just before it were lost.
                     self.learns(lead + 1);
                     self.report();
                 }
@@ -251,7 +252,8 @@ impl World {
         }
     }
 
-    /// Sends bytes through the link: when they come out, or `None` when they are dropped.
+    /// Sends bytes through the link. Returns the time until they come out, or `None` when they are
+    /// lost.
     fn pass(&mut self, bytes: u64) -> Option<Duration> {
         self.passed += 1;
         if self.model.loss > 0 && self.passed.is_multiple_of(self.model.loss) {
@@ -271,11 +273,11 @@ impl World {
         self.tenths.last_mut().unwrap()
     }
 
-    // The sender.
+    // The sender whose rate control is tested.
 
     fn turn(&mut self) {
         let pace = self.control.steer(self.now, self.source.is_limited);
-        // The most that the host can send.
+        // The host can send at most 250 MB/s.
         let rate = pace.bytes_per_s().unwrap_or(u64::MAX).min(250_000_000);
         if self.now >= self.source.due {
             let count = (rate / 4000 / PACKET_BYTES).max(2);
@@ -325,7 +327,7 @@ impl World {
         self.schedule(next.since(self.now), Event::Turn);
     }
 
-    // The receiver.
+    // The receiver of the sender under test.
 
     fn arrives(&mut self, position: u64) {
         let now = self.now;
@@ -380,14 +382,14 @@ impl World {
                 queue_delay: sink.meter.queue_delay(),
                 lead: sink.lead,
                 missed: sink.missed,
-                // On its way only: how old the echo is.
+                // While the report is on its way, this field carries the age of the echo.
                 host_drops: now.since(echo_at).as_nanos() as u64,
             };
             self.schedule(one_way, Event::Reported(report, contiguous));
         }
     }
 
-    // The rival.
+    // The rival: a TCP connection that shares the link.
 
     fn tcp_turn(&mut self) {
         let [_, ends] = self.model.rival.unwrap();
@@ -473,13 +475,13 @@ impl World {
     }
 }
 
-/// Room in the link's queue.
+/// The longest queue of the link: how many milliseconds the link takes to send it.
 const QUEUE_MS: u64 = 16;
 /// Bytes on the wire: 1,400 and the headers of PGM, UDP, IP and Ethernet.
 const PACKET_BYTES: u64 = 1400 + 24 + 8 + 20 + 14;
 const TCP_BYTES: u64 = 1514;
 const BURST: usize = 8;
-/// Packets.
+/// The flow window: 4 MiB in packets of 1,500 bytes.
 const FLOW_WINDOW_PACKETS: u64 = (4 << 20) / 1500;
 
 impl Phase {
@@ -494,7 +496,7 @@ impl Phase {
     }
 }
 
-/// What the tests look at when they fail.
+/// Prints a line for each tenth of a second, for tests that fail.
 impl fmt::Display for Course {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, tenth) in self.tenths.iter().enumerate() {

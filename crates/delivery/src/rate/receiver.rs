@@ -12,17 +12,18 @@ use super::RateReport;
 pub(super) struct Receiver {
     pub(super) last: RateReport,
     /// The report from which losses are counted. At first, this is the first report since the last
-    /// change of rate. Later, it is the last report with which a share of loss could be told.
+    /// change of rate. Later, it is the last report for which a share of loss could be computed.
     pub(super) base: Option<RateReport>,
     /// The highest delivery rate in any report since the last change of rate.
     pub(super) delivery_bytes_per_s: u64,
     pub(super) was_heard: bool,
-    /// How many marks in a row waited in a queue.
+    /// Number of consecutive marks, up to the last reported one, that waited in a queue.
     pub(super) queues: u32,
-    /// The share of packets that the receiver may lose by chance, however low the rate is.
+    /// The highest share of lost packets that counts as chance, because lower rates do not
+    /// prevent it.
     pub(super) chance: f64,
-    /// The shortest answer of the present half minute, which began at `half_since`. `least_before`
-    /// is the shortest answer of the half minute before.
+    /// The shortest time that an answer took in the present half minute, which began at
+    /// `half_since`. `least_before` is that of the half minute before.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -40,7 +41,7 @@ pub(super) struct Observation {
     /// There is no queue, and the loss is at most [`LOSS_SHARE_MAX`]. Here loss counts even among
     /// few packets.
     pub(super) is_clean: bool,
-    /// How many marks in a row met a queue.
+    /// Number of consecutive marks, up to the last reported one, that waited in a queue.
     pub(super) queues: u32,
 }
 
@@ -61,8 +62,8 @@ pub(super) enum Symptom {
 
 impl Receiver {
     /// Takes a report, and returns what the receiver's reports show. `is_current` says that the
-    /// report's mark left at the present rate, and `is_fresh` that no earlier report repeated that
-    /// mark.
+    /// report's mark left at the present rate. `is_fresh` says that the report before was about
+    /// another mark.
     pub(super) fn observe(
         &mut self,
         report: &RateReport,
@@ -93,8 +94,9 @@ impl Receiver {
         }
     }
 
-    /// Takes a report of a receiver other than the one whose queue another sender keeps full.
-    /// Returns loss beyond chance, or that the host drops packets.
+    /// Takes a report of this receiver while another sender keeps the queue of another receiver
+    /// full. Returns a symptom when this receiver loses more than chance explains, or its host
+    /// drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
         self.delivery_bytes_per_s = self.delivery_bytes_per_s.max(report.delivery_bytes_per_s);
         let base = *self.base.get_or_insert(*report);
@@ -115,7 +117,7 @@ impl Receiver {
         }
     }
 
-    /// Notes how long an answer took, for the shortest of the last 30 to 60 s.
+    /// Notes how long the receiver's answer took, to know the shortest time of the last 30 to 60 s.
     pub(super) fn answered(&mut self, now: Instant, report: &RateReport) {
         if report.answer.is_zero() {
             return;
@@ -129,7 +131,8 @@ impl Receiver {
         );
     }
 
-    /// Returns the longest time that packets may have waited: this answer minus the shortest one.
+    /// Returns the longest time that packets may have waited on the path: the time that the answer
+    /// in `report` took, minus the shortest time that an answer took lately.
     pub(super) fn queue(&self, report: &RateReport) -> Duration {
         let least = [self.least, self.least_before].into_iter().flatten().min();
         report.answer.saturating_sub(least.unwrap_or_default())
@@ -145,5 +148,6 @@ impl Receiver {
 const LOSS_SHARE_MAX: f64 = 0.10;
 /// A host that drops a larger share than this drops packets all the time, not by accident.
 const DROPS_SHARE_MAX: f64 = 0.01;
-/// Half of the time for which the shortest answer counts. Routes change within minutes.
+/// The shortest answer time is noted for each interval of this length. Those of the present and the
+/// previous interval count; older ones do not, because routes change within minutes.
 const LEAST_HALF: Duration = Duration::from_secs(30);

@@ -9,18 +9,19 @@ use base::Instant;
 pub struct RateReport {
     /// The departure time of the newest mark that the receiver has heard.
     pub echo: Instant,
-    /// The shortest recent time from a mark to its report, without the receiver's own time.
+    /// The shortest recent time from a mark to the report that repeats it, without the time that
+    /// the receiver waited in between.
     pub round_trip: Duration,
-    /// The same time for this report alone, queues and busy hosts included; zero when it is not
-    /// known.
+    /// The time from the mark to this report, without the receiver's wait but with delays by queues
+    /// and busy hosts; zero when it is not known.
     pub answer: Duration,
-    /// What arrives, headers included.
+    /// Bytes that arrive at the receiver per second, headers included.
     pub delivery_bytes_per_s: u64,
-    /// How long the mark waited in queues of the network, beyond the least seen.
+    /// How long the mark waited in queues of the network, beyond the shortest wait seen.
     pub queue_delay: Duration,
     /// The highest position that the receiver knows to exist.
     pub lead: u64,
-    /// Positions that were missed, each once.
+    /// Positions that were missed, each counted once.
     pub missed: u64,
     /// Packets that the receiver's kernel dropped.
     pub host_drops: u64,
@@ -33,8 +34,8 @@ impl RateReport {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// Estimates how long it takes until a queue is empty and the source has heard so, if the
-    /// source sends 85 % of what arrives.
+    /// Estimates how long it takes until the queue is empty and the source has heard of it, if the
+    /// source sends at 85 % of the rate at which data arrives.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }
@@ -50,7 +51,7 @@ impl RateReport {
         (self.span(base) >= LOSS_SPAN_MIN).then(|| self.share_missed(base))
     }
 
-    /// Returns the share of packets lost since `base`, even for few packets.
+    /// Returns the share of packets lost since `base`, however few packets there were.
     pub(super) fn share_missed(&self, base: &Self) -> f64 {
         // Packets that a host drops have passed the network, so they do not count.
         let dropped = self.host_drops.saturating_sub(base.host_drops);
@@ -66,10 +67,11 @@ impl RateReport {
     }
 }
 
-/// A judgement: bursts and busy hosts make packets wait this long.
+/// Waits up to this long never count as a queue, because bursts and busy hosts also cause them. The
+/// time is a judgement.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
-/// The fewest packets for a share of loss: with fewer, one lost packet is more than half a per
-/// cent.
+/// The fewest packets from which a share of loss is computed: among fewer, a single lost packet is
+/// more than half a per cent.
 const LOSS_SPAN_MIN: u64 = 200;
 /// The usual time between two marks in SPMs of a source that sends data.
 pub(super) const MARK_INTERVAL: Duration = Duration::from_millis(10);

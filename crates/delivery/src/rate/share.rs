@@ -6,15 +6,15 @@ use base::Instant;
 
 use super::{RateReport, part, report::MARK_INTERVAL, window::CubicWindow};
 
-/// The share of one TCP connection.
+/// The share of a path that one TCP connection with CUBIC would get.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     window: CubicWindow,
-    /// How many positions were missed up to the last report, which came at the time `at`.
+    /// How many packets the receiver had missed by the last report, which came at the time `at`.
     pub(super) missed: u64,
     pub(super) at: Instant,
-    /// A loss that is reported before this time is of a packet that left before the last cut of the
-    /// window.
+    /// Losses reported before this time do not cut the window again: their packets left before the
+    /// last cut.
     cut_until: Instant,
     round_trip: Duration,
     /// The highest recent delivery rate, in bytes a second.
@@ -24,8 +24,8 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Makes the share of a connection that begins at `bytes_per_s`, on the path that `report`
-    /// describes.
+    /// Makes the share of a TCP connection that begins at `bytes_per_s`, on the path that `report`
+    /// describes. `carried` begins at the report's delivery rate, or at `least` if that is higher.
     pub(super) fn new(now: Instant, bytes_per_s: u64, report: &RateReport, least: u64) -> Self {
         let round_trip = report.answer.max(ANSWER_MIN);
         let segments = bytes_per_s as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
@@ -45,7 +45,8 @@ impl Share {
     pub(super) fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
         if !report.answer.is_zero() {
             let answer = report.answer.max(ANSWER_MIN);
-            // A growing queue counts at once, as for a connection whose window is full.
+            // A longer answer counts at once, because a growing queue slows a TCP connection down
+            // at once. A shorter answer counts by a quarter.
             self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
         self.carried = part(self.carried, 98).max(report.delivery_bytes_per_s);
@@ -73,8 +74,8 @@ impl Share {
     }
 }
 
-/// A judgement: the shortest answer of a process on the same LAN. With a shorter one, the window
-/// would be smaller than a segment.
+/// A judgement: the shortest time in which a process on the same LAN answers. A shorter time counts
+/// as this long, because it would make the window very small.
 const ANSWER_MIN: Duration = Duration::from_micros(200);
-/// A full packet of TCP on Ethernet.
+/// Bytes of a full TCP packet on Ethernet.
 const SEGMENT_BYTES: f64 = 1514.0;

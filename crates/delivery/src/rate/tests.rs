@@ -4,7 +4,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
 }
 
-/// A report at `ms` of what left 5 ms before, with `lead` packets sent.
+/// Makes a report at `ms` that repeats a mark of 5 ms before, when `lead` packets were sent.
 fn report(ms: u64, lead: u64) -> RateReport {
     RateReport {
         echo: at(ms - 5),
@@ -15,7 +15,8 @@ fn report(ms: u64, lead: u64) -> RateReport {
     }
 }
 
-/// A control of one receiver at 100 MB/s, for want of reports that would make it more.
+/// Makes a control of one receiver in Start. It stays at 100 MB/s, because no later report raises
+/// the limit.
 fn starting() -> RateControl {
     let mut control = RateControl::new(RateConfig::default(), at(0));
     for ms in [10, 25] {
@@ -26,7 +27,7 @@ fn starting() -> RateControl {
     control
 }
 
-/// A control that found no need for a limit.
+/// Makes a control that needs no limit.
 fn running() -> RateControl {
     let mut control = starting();
     control.steer(at(1001), true);
@@ -35,7 +36,7 @@ fn running() -> RateControl {
     control
 }
 
-/// A control that found 50 MB/s of receiver 0 at 1,020 ms.
+/// Makes a control that measured a queue and 50 MB/s at receiver 0, and sends less since 1,020 ms.
 fn cruising() -> RateControl {
     let mut control = starting();
     for ms in [1010, 1020] {
@@ -306,7 +307,8 @@ fn what_a_busy_host_takes_at_once_is_not_what_the_way_carries() {
     assert_eq!(control.steer(at(1031), true).to_number() / 1000, 5_100);
 }
 
-/// A control on whose first receiver's way somebody else keeps a queue, and since when.
+/// Makes a control that competes, because another sender keeps a queue to receiver 0. Returns it
+/// with the time in ms at which it began to compete.
 fn competing(delivery: u64) -> (RateControl, u64) {
     let mut control = starting();
     for ms in (1010..20_000).step_by(10) {

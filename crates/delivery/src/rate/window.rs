@@ -16,7 +16,7 @@ pub(super) struct CubicWindow {
     segments: f64,
     /// The size in segments at which the next cut is expected.
     plateau: f64,
-    /// When the window began to grow.
+    /// When the window began to grow after the last cut; `None` before that.
     since: Option<Instant>,
     /// How many seconds the window takes to reach the plateau.
     climb_s: f64,
@@ -82,7 +82,8 @@ const SEGMENTS_MIN: f64 = 2.0;
 mod tests {
     use super::*;
 
-    /// The window after `seconds` more of round trips of 20 ms from `from` on.
+    /// Grows the window from second `from` on for `seconds` seconds, in round trips of 20 ms.
+    /// Returns its size in segments.
     fn grow(window: &mut CubicWindow, from: u64, seconds: u64) -> u64 {
         let round_trip = Duration::from_millis(20);
         for n in 0..seconds * 50 {

@@ -13,7 +13,7 @@ use crate::{RangeSet, Store, feedback::share};
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pass: Option<PendingPass>,
-    /// The pass that was answered last.
+    /// The number of the pass that was answered last.
     last_pass: u32,
     /// HAVE was sent on this connection. Without it the sender would think that this receiver holds
     /// nothing, and a proof would contradict that.
@@ -23,8 +23,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Forgets the pass that is not answered yet, and that the last answer was COMPLETE: the sender
-    /// has no use for either on another connection.
+    /// Forgets the pass that is not answered yet, and that the last answer was COMPLETE: both count
+    /// only on the connection that has ended.
     pub(super) const fn forget(&mut self) {
         self.pass = None;
         self.is_complete_told = false;
@@ -135,7 +135,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Reports which content is held, and gives the proof if everything is in place. A sender that
-    /// is new to this receiver needs to know no more.
+    /// has just admitted this receiver needs to know nothing more.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         self.tell_done(now);
@@ -211,7 +211,8 @@ impl<S: Store> TransferReceiver<S> {
 struct Lacking {
     object: ObjectId,
     set: RangeSet,
-    /// There are more missing ranges than a request names; `set` holds parts between them, too.
+    /// More ranges are missing than one request can name, so `set` also covers held bytes between
+    /// them.
     is_merged: bool,
 }
 

@@ -131,15 +131,15 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Counts a block of the packet stream for a place where something wrong has come before.
-    /// Whoever forges packets can do so again, so bytes for this place are taken only from the
-    /// connection.
+    /// Counts a block of the packet stream that is refused because earlier bytes for the same part
+    /// of the object were wrong. Whoever forged packets can do so again, so this part is taken only
+    /// from the connection.
     const fn doubtful(&mut self) -> BlockVerdict {
         self.counters.blocks_doubtful += 1;
         BlockVerdict::Refused
     }
 
-    /// Counts a block of an object for which this receiver has no place, not yet or not any more.
+    /// Counts a block of an object that this receiver cannot take yet, or does not take any more.
     const fn unplaced(&mut self) -> BlockVerdict {
         if matches!(
             self.step,

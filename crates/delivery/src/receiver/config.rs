@@ -69,8 +69,8 @@ pub struct TransferReceiverConfig {
     /// place.
     pub give_up_after: Duration,
     /// How long the receiver waits for a sender to admit it, from the first dial by either end.
-    /// Then it waits for another sender. While the sender says that the name is taken, it waits
-    /// some seconds longer.
+    /// Then it waits for another sender. While the sender says that the name is taken, it waits 7 s
+    /// longer.
     pub answer_patience: Duration,
     /// The most ranges of each object that are noted as held; each takes 16 bytes.
     pub ranges_max: usize,
@@ -161,9 +161,9 @@ pub enum TransferReceiverEvent {
         /// The sender has not answered. It may answer later.
         is_silent: bool,
     },
-    /// The sender already has a receiver of this name. The other receiver may be dead while the
-    /// sender still takes it for alive. So this receiver keeps trying for some seconds. This event
-    /// comes again only after the sender has admitted this receiver in between.
+    /// The sender already has a receiver of this name, which may be dead without the sender knowing
+    /// it. So this receiver keeps trying for 7 s. This event comes again only if the sender has
+    /// admitted this receiver since.
     NameTaken {
         /// The sender's address.
         peer: SocketAddr,
@@ -175,9 +175,10 @@ pub enum TransferReceiverEvent {
         /// The manifest that the sender offers.
         manifest: ManifestId,
     },
-    /// The sender has given this receiver up. The receiver keeps what it holds, and waits until the
-    /// sender sends again, or the time without a connection is over. If the store is putting files
-    /// in place, it goes on; its outcome is then that of the transfer.
+    /// The sender has given this receiver up. The receiver keeps what it holds. It waits until the
+    /// sender sends again, or until [`TransferReceiverConfig::give_up_after`] is over. If the store
+    /// is putting files in place, the store goes on, and its outcome becomes the outcome of the
+    /// transfer.
     GivenUp {
         /// The sender's reason.
         text: String,
@@ -204,10 +205,10 @@ pub enum TransferReceiverEvent {
         /// The paths of these files in the manifest.
         paths: Vec<Vec<u8>>,
     },
-    /// All that this receiver has and the sender does not have. Given before
-    /// [`TransferReceiverEvent::Delivered`], at most once.
+    /// All files, links and directories that this receiver has and the sender does not have. Given
+    /// before [`TransferReceiverEvent::Delivered`], at most once.
     Surplus(Vec<Surplus>),
-    /// What the sender says of files and the store could not set. Given before
+    /// The properties of files that the sender announced and the store could not set. Given before
     /// [`TransferReceiverEvent::Delivered`], at most once.
     Unset(Vec<Unset>),
     /// Everything is verified, synced and in place. The sender is told once it is connected. If the
@@ -241,6 +242,6 @@ pub struct ReceiverProgress {
     pub manifest_bytes: u64,
     /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,
-    /// The numbers that measure its progress.
+    /// The numbers that measure the transfer's progress.
     pub numbers: Progressed,
 }

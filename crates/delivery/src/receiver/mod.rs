@@ -13,11 +13,11 @@
 //!
 //! A receiver made without a store stops at `Offered`, until its owner has looked at the offer.
 //!
-//! Invariants: while there is no store, no sender's claim allocates memory, and later none does
-//! beyond the manifest limits; a byte counts as held only when the store has it or the sender has
-//! withdrawn its file; a byte that is held is written again only after its slab came out wrong;
-//! `Delivered` is told only after every slab was compared with its seal and the store has
-//! committed.
+//! Invariants: while there is no store, no sender's claim allocates memory; later, the manifest
+//! limits bound the memory that a claim allocates. A byte counts as held only when the store has it
+//! or the sender has withdrawn its file. A held byte is written again only after the hash of its
+//! slab was wrong. `Delivered` is told only after every slab was compared with its seal and the
+//! store has committed.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 7, 8 and 10.
 
@@ -70,7 +70,8 @@ pub struct TransferReceiver<S> {
     /// `None` before.
     store: Option<S>,
     caller: Caller,
-    /// `None` while this receiver has no sender: it has met none yet, or has passed over the last.
+    /// `None` while this receiver has no sender: it has met none yet, or it has passed over the
+    /// last sender and waits for another.
     sender: Option<Sender>,
     step: Step,
     welcome: Option<Welcome>,
@@ -111,7 +112,7 @@ impl Began {
     }
 }
 
-/// What is in place, and the numbers of the transfer.
+/// The facts that the proof states: which content is in place, and the numbers of the transfer.
 #[derive(Clone, Copy, Debug)]
 struct Delivery {
     holding: Holding,
@@ -343,7 +344,7 @@ impl<S: Store> TransferReceiver<S> {
         Some(contents.manifest.file_roots(&contents.hashes))
     }
 
-    /// Returns how far this receiver is.
+    /// Returns how far the transfer to this receiver has come.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
         let mut report = self.report();
@@ -401,8 +402,7 @@ impl<S: Store> TransferReceiver<S> {
         &self.counters
     }
 
-    /// Forgets the packet stream, which was another sender's. What was counted in it stays, as part
-    /// of the transfer.
+    /// Forgets the packet stream of the former session. Its counts stay, as part of the transfer.
     fn forget_stream(&mut self, now: Instant) {
         self.stream.end();
         self.stream.begin();
@@ -428,8 +428,8 @@ impl<S: Store> TransferReceiver<S> {
         self.failed(now, code, text);
     }
 
-    /// Ends the transfer for a reason that says something about this host: paths, and what exists
-    /// there. From a discreet receiver the sender learns at most that it has no room, or a limit.
+    /// Ends the transfer for a reason that would reveal paths or files of this host. A discreet
+    /// receiver tells the sender at most that it has no room, or that a limit was exceeded.
     pub(super) fn fail_here(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return;
@@ -478,5 +478,6 @@ impl<S: Store> TransferReceiver<S> {
     }
 }
 
-/// What a discreet receiver tells the sender where more would say what is on its disk.
+/// What a discreet receiver tells the sender when the whole reason would reveal what is on its
+/// disk.
 const DISCREET: &str = "the receiver cannot take it; its own report says why";

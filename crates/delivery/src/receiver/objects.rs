@@ -21,7 +21,7 @@ use crate::{HASH_LEN, Hash, Manifest, RangeSet, SlabHash, SlabHashes, WITHDRAWN,
 pub(super) struct Bytes {
     bytes: Vec<u8>,
     held: RangeSet,
-    /// The bytes were whole once, and not those that were expected.
+    /// The bytes were complete once, and did not match the expected hash.
     was_wrong: bool,
 }
 
@@ -35,8 +35,8 @@ impl Bytes {
         }
     }
 
-    /// Keeps a piece. `None` when it reaches beyond the object; `Some(false)` when it was held
-    /// already, or the set of ranges has no room for it.
+    /// Keeps a piece, and returns `Some(true)`. Returns `None` when the piece reaches beyond the
+    /// object, and `Some(false)` when it was held already or the set of ranges has no room for it.
     pub(super) fn put(&mut self, offset: u64, piece: &[u8]) -> Option<bool> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(piece.len())?;
@@ -74,7 +74,7 @@ impl Bytes {
         self.held.clear();
     }
 
-    /// Discards bytes that are not those that were expected.
+    /// Discards bytes that do not match the expected hash.
     pub(super) fn reject(&mut self) {
         self.discard();
         self.was_wrong = true;
@@ -133,8 +133,8 @@ enum Step {
 /// The result of comparing a slab with its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// There is nothing to compare: the slab's hash or its seal is not known yet, or was compared
-    /// before.
+    /// There is nothing to compare: the slab's hash or its seal is not known yet, or the two were
+    /// compared before.
     Open,
     Good,
     /// The hash was wrong this many times, so the slab must be fetched again.
@@ -201,7 +201,7 @@ impl Contents {
         noted.is_ok()
     }
 
-    /// Returns true when a slab with bytes in this range came out wrong.
+    /// Returns true when the hash of a slab with bytes in this range was wrong before.
     pub(super) fn was_wrong(&self, range: Range<u64>) -> bool {
         if self.bad.is_empty() || range.is_empty() {
             return false;
@@ -280,8 +280,8 @@ impl Contents {
                 }
                 state.lacking = 0;
             }
-            // A complete slab counts once the store has computed its hash; a good one counts
-            // already.
+            // A complete slab is counted later, once the store has computed its hash; a good slab
+            // was counted before.
             Step::Lacking | Step::Asked | Step::Good => return Compared::Open,
         }
         state.step = Step::Good;

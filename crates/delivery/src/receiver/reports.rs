@@ -15,7 +15,7 @@ use crate::{
     parameters::KEEP_ALIVE,
 };
 
-/// The last PROGRESS, and when it was sent.
+/// The last PROGRESS message that was sent, and when it was sent.
 #[derive(Debug)]
 pub(super) struct Told {
     progress: Progress,
@@ -75,7 +75,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Returns the time between two PROGRESS messages, and the time over which receivers spread
-    /// those that are due at once. `None` without a connection.
+    /// messages that are due at once. `None` without a connection.
     fn report_after(&self) -> Option<(Duration, Duration)> {
         self.link()?;
         let interval = interval(self.welcome.as_ref()?);

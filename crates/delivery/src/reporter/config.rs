@@ -65,9 +65,9 @@ impl ReporterConfig {
 pub enum ReporterEvent {
     /// The sender has admitted this receiver.
     Joined {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
-        /// This receiver's number there.
+        /// This receiver's number in the session.
         slot: u32,
     },
     /// The sender already has a receiver of this name. The other receiver may be dead while the
@@ -75,12 +75,12 @@ pub enum ReporterEvent {
     /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. This event comes
     /// only once until then.
     NameTaken {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
     },
     /// The sender refuses this receiver, or has not shown that it has the key.
     Refused {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
         /// The reason, for the program.
         reason: Refusal,
@@ -91,30 +91,30 @@ pub enum ReporterEvent {
     },
     /// The sender gave this receiver up with an error.
     Dropped {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
         /// The kind of error, for the program.
         code: ErrorCode,
         /// The error in words, for a person.
         text: String,
     },
-    /// What the sender calls itself, for a person. Without a key anybody can call itself so.
+    /// What the sender calls itself, for a person. Without a key, any sender can claim this name.
     Named {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
         /// The name, of at most 255 bytes; no control or format characters.
         name: String,
     },
-    /// How far the sender says that its packet stream is.
+    /// How far the packet stream is, as its sender says.
     Window {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
         /// The sender's answer.
         window: Window,
     },
     /// The sender has ended the session with a good-bye.
     Closed {
-        /// The owner's index of the session.
+        /// The number by which the reporter's owner knows the session.
         session: u32,
     },
 }

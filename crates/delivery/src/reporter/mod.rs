@@ -13,9 +13,9 @@
 //! A sender that has never admitted this receiver is dialled within limits (see `control::dials`),
 //! because everybody can announce sessions.
 //!
-//! Invariants: there is one call for each session; a change is reported once the report interval is
-//! over, or sooner; without a change, a report goes once a second, or once in the report interval
-//! if that is longer; with a key, nothing is reported to a sender that does not show it.
+//! Invariants: there is one call for each session. A change is reported when the report interval is
+//! over, or sooner. Without a change, a report goes once a second, or once in the report interval
+//! if that is longer. With a key, nothing is reported to a sender that does not show it.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2 and 5, section 7 (when POS goes), section 9 (ASK,
 //! WINDOW).
@@ -52,7 +52,8 @@ pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 pub struct Reporter {
     caller: Caller,
     dials: Dials,
-    /// The sessions by the owner's index, which is also the key of requests for connections.
+    /// The sessions, by the number that the owner gave each. A session's connection is requested
+    /// with the same number as `key`.
     sessions: BTreeMap<u32, Session>,
     profile: Profile,
     sessions_max: usize,
@@ -72,18 +73,18 @@ struct Session {
     standing: Standing,
     feedback: Feedback,
     asking: Asking,
-    /// What the sender calls itself.
+    /// The name that the sender has told; `None` before.
     name: Option<String>,
 }
 
 /// The questions to a sender about how far its packet stream is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
-    /// When the question that has no answer yet was sent.
+    /// When the question that awaits its answer was sent; `None` when none does.
     open_since: Option<Instant>,
-    /// The earliest time for the next question.
+    /// The time before which the next question must not be sent.
     free_at: Instant,
-    /// True when the owner wanted to ask before `free_at`.
+    /// True when the owner wanted to ask before `free_at`, and so may want to ask then.
     is_wanted: bool,
     /// A question had no answer in its time. The sender is not asked again until an answer comes
     /// after all, or until it admits this receiver anew.
@@ -137,7 +138,7 @@ impl Reporter {
         }
     }
 
-    /// Returns what the sender of a session calls itself, once it has said so.
+    /// Returns the name that the sender of a session has told; `None` before it has told one.
     #[must_use]
     pub fn sender_name(&self, session: u32) -> Option<&str> {
         self.sessions.get(&session)?.name.as_deref()
@@ -152,7 +153,8 @@ impl Reporter {
                 known.feedback.mark(now, mark);
                 return;
             }
-            // The sender that is being reported to has one session: the mark is another host's.
+            // The connected sender has only one session, so a mark with another number is from
+            // another host.
             if known.call.link().is_some() {
                 self.counters.marks_refused += 1;
                 return;
@@ -453,8 +455,8 @@ impl Reporter {
             Message::Bye if self.is_reporting(session) => {
                 self.silence(link, session, ReporterEvent::Closed { session });
             }
-            // The sender has not admitted this receiver, so its good-bye closes nothing for the
-            // owner.
+            // The sender has not admitted this receiver, so the owner need not hear of the sender's
+            // good-bye.
             Message::Bye => {
                 self.by_link.remove(&link);
                 if let Some(known) = self.sessions.get_mut(&session) {
@@ -465,7 +467,7 @@ impl Reporter {
         }
     }
 
-    /// Notes what a sender calls itself. Only the first name that it gives counts.
+    /// Notes the name that a sender tells. Only the first name in a session counts.
     fn named(&mut self, session: u32, name: &str) {
         let known = self.sessions.get_mut(&session);
         if let Some(known) = known.filter(|known| known.name.is_none()) {

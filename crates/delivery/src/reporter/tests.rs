@@ -1,4 +1,4 @@
-//! When reports are sent. What they cause is tested with the audience.
+//! Tests when reports are sent. Tests of the audience show what reports cause.
 
 use wire::object::{StreamPhase, VERSION, Window};
 
@@ -25,12 +25,12 @@ fn mark(limiting: u32) -> Mark {
     mark
 }
 
-/// A reporter that was taken in as slot 2 and asked for 50 ms and 100 positions.
+/// Makes a reporter that was admitted as slot 2, and asked to report every 50 ms or 100 positions.
 fn reporting() -> Reporter {
     one_of(3, 1)
 }
 
-/// The same as one of `count` receivers.
+/// Makes such a reporter as one of `count` receivers; more than 250 report less often.
 fn one_of(count: u32, seed: u64) -> Reporter {
     let mut reporter = greeting_with(seed);
     welcome(&mut reporter, at(0), count);
@@ -38,7 +38,7 @@ fn one_of(count: u32, seed: u64) -> Reporter {
     reporter
 }
 
-/// A reporter whose greeting has left.
+/// Makes a reporter that has sent its greeting.
 fn greeting() -> Reporter {
     let mut reporter = greeting_with(1);
     assert_eq!(said(&mut reporter), ["HELLO"]);
@@ -57,7 +57,7 @@ fn greeting_with(seed: u64) -> Reporter {
     reporter
 }
 
-/// The sender takes it in as slot 2, one of `count`.
+/// Lets the sender admit the reporter as slot 2, one of `count` receivers.
 fn welcome(reporter: &mut Reporter, now: Instant, count: u32) {
     let mut bytes = Vec::new();
     let welcome = Welcome {
@@ -76,7 +76,7 @@ fn welcome(reporter: &mut Reporter, now: Instant, count: u32) {
     reporter.handle_link(now, LINK, LinkEvent::Data, &bytes);
 }
 
-/// Takes what is queued; the names of the messages.
+/// Takes the queued messages. Returns their names.
 fn said(reporter: &mut Reporter) -> Vec<&'static str> {
     let mut names = Vec::new();
     while let Some(command) = reporter.poll_link() {
@@ -94,7 +94,7 @@ fn said(reporter: &mut Reporter) -> Vec<&'static str> {
     names
 }
 
-/// Takes what is queued; the number of bytes.
+/// Takes the queued bytes of one command. Returns how many there were.
 fn sent(reporter: &mut Reporter) -> usize {
     match reporter.poll_link() {
         Some(LinkCommand::Send { link, bytes }) => {
@@ -199,9 +199,10 @@ fn hostile_answers_are_survived_and_dialled_again_later() {
     }
 }
 
-/// Dials as often as the reporter wants until it rests or a minute is over; `answer` says what
-/// comes of a connection, `None` that none comes about. The sender's marks are heard all the time.
-/// The time and the number of answers.
+/// Lets the reporter dial as often as it wants, until it has nothing left to do or a minute is
+/// over. `answer` gives the sender's message on each connection, or `None` when the connection
+/// fails. The reporter hears the sender's marks all the time. Returns the time at the end and the
+/// number of answers.
 fn dialled(
     reporter: &mut Reporter,
     mut answer: impl FnMut(Instant) -> Option<Message<'static>>,
@@ -461,7 +462,7 @@ fn forged_marks_make_it_dial_at_a_rate_and_keep_no_sender_out() {
     }
 }
 
-/// Another address on the same link.
+/// Returns another address on the same network.
 fn host_beside(host: IpAddr) -> IpAddr {
     match host {
         IpAddr::V4(_) => "10.0.0.2".parse().unwrap(),

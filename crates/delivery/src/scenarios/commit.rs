@@ -1,4 +1,4 @@
-//! A receiver that is putting its files in place: nothing but its disk decides how that ends.
+//! A receiver that is putting its files in place: only its disk decides how that ends.
 
 use wire::object::{ErrorCode, Phase};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world whose first receiver puts its files in place until its disk is told to end that.
+/// Makes a world whose only receiver is putting its files in place, and whose disk hangs meanwhile.
 fn putting_in_place(seed: u64) -> World {
     let mut world = World::new(seed, 1, tree());
     world.nodes[0].store_mut().faults.commit_hangs = true;
@@ -16,7 +16,7 @@ fn putting_in_place(seed: u64) -> World {
     world
 }
 
-/// The same, and the sender is stopped meanwhile.
+/// Makes the world of [`putting_in_place`], and cancels the transfer at the sender.
 fn without_a_sender(seed: u64) -> World {
     let mut world = putting_in_place(seed);
     let (now, code) = (world.now, ErrorCode::Cancelled);
@@ -24,9 +24,9 @@ fn without_a_sender(seed: u64) -> World {
     world
 }
 
-/// Its disk ends now: the receiver after that.
+/// Ends the hang of the disk after a minute. Returns the receiver once its transfer is over.
 fn ended(world: &mut World) -> &Node {
-    // Longer than it would look for a sender otherwise.
+    // A receiver that is not committing would give up without a sender after 30 s.
     world.run_until(MINUTE, |_| false);
     assert!(!world.nodes[0].receiver.is_over());
     world.nodes[0].store_mut().faults.commit_hangs = false;

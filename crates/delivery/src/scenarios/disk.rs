@@ -1,4 +1,4 @@
-//! A disk that cannot keep up: the sender waits, on both ways.
+//! A disk that cannot keep up: the sender waits, both with the packet stream and on the connection.
 
 use super::{
     transfers::{config, large, run_to},
@@ -13,10 +13,11 @@ fn a_disk_that_is_behind_holds_the_sender_back() {
     run_to(&mut world, 10);
     let hold = |world: &World| world.sender.hold(world.lead()).unwrap();
     world.nodes[0].store_mut().faults.is_behind = true;
-    // What was reported before it fell behind may be under way.
+    // Reports from before the disk fell behind may still be under way.
     (0..10).for_each(|_| world.step());
     let held_at = hold(&world);
-    // For longer than one that says nothing would be waited for; this world does not wait itself.
+    // The 4 s are longer than the sender would wait for a silent receiver. The simulated stream
+    // does not stop at the hold, so the test makes it slow for that time.
     let pace = std::mem::replace(&mut world.blocks_per_step, 1);
     let end = world.now + Duration::from_secs(4);
     while world.now < end {
@@ -34,7 +35,7 @@ fn a_disk_that_is_behind_holds_the_sender_back() {
 #[test]
 fn blocks_on_the_connection_wait_for_a_disk_that_is_behind() {
     let mut world = World::with(21, 1, large(), config(1));
-    // All of the content comes by the connection.
+    // All of the content comes over the connection.
     world.nodes[0].loss.per_mille = 1000;
     run_to(&mut world, 10);
     let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;

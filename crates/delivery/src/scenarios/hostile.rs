@@ -1,4 +1,4 @@
-//! Liars: forged manifests, blocks and messages. They may stop their own transfer, nothing else.
+//! Liars: forged manifests, blocks and messages. A liar can stop only its own transfer.
 
 use base::{LinkEvent, LinkId};
 use wire::object::{
@@ -26,7 +26,7 @@ fn now() -> Instant {
     Instant::from_nanos(5_000_000_000)
 }
 
-/// A receiver that was welcomed to a manifest of this manifest by a sender that may lie.
+/// Makes a receiver that a sender has admitted with this manifest. The sender may lie.
 fn welcomed(manifest: &[u8]) -> TransferReceiver<MemoryStore> {
     let config = TransferReceiverConfig::new("r", 1);
     let mut receiver = TransferReceiver::new(config, MemoryStore::default(), now());
@@ -136,7 +136,7 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
             }
             assert_eq!((receiver.session(), failure(&mut receiver)), (None, None));
             assert!(!receiver.is_over() && receiver.next_timeout().is_none());
-            // The same number from another address is another sender.
+            // The same session number from another address belongs to another sender.
             receiver.dial(later, second, 1, 0);
             assert_eq!(receiver.session(), Some((second, 1)));
             let link = LinkId(10);
@@ -180,7 +180,7 @@ fn a_sender_that_nobody_named_is_not_told_what_is_on_this_host() {
         assert_eq!(said.contains("/srv/in"), !is_discreet, "{said}");
         assert_eq!(said.contains("exist"), !is_discreet, "{said}");
         assert_eq!(said.contains("its own report"), is_discreet, "{said}");
-        // The receiver's own user is told all.
+        // The receiver's own user is told the whole reason.
         let (code, text) = failure(&mut receiver).unwrap();
         assert_eq!((code, text.as_str()), (ErrorCode::Exists, secret));
     }
@@ -198,8 +198,8 @@ fn once_taken_in_a_refusal_is_the_end() {
     assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
 }
 
-/// What a sender may say while a receiver puts its files in place, and what it gets for that:
-/// whether the receiver takes it for gone, and whether it breaks the connection.
+/// Returns messages that may come while a receiver puts its files in place. With each comes what it
+/// adds to the counters `given_up` and `violations`.
 fn words_at_the_end() -> Vec<(Vec<u8>, [u64; 2])> {
     let hash = hash_bytes(&[5; 32]);
     let text = "no more";
@@ -221,7 +221,7 @@ fn words_at_the_end() -> Vec<(Vec<u8>, [u64; 2])> {
     ]
 }
 
-/// The seals of this content, and how a sender announces them.
+/// Returns the seals of this content, and the message by which a sender announces them.
 fn seals_of(manifest: &Manifest, content: &MemoryContent) -> (Vec<u8>, Vec<u8>) {
     let hashes = content.hashes(manifest);
     let bytes = manifest.seals_bytes();
@@ -236,7 +236,7 @@ fn other_manifest() -> Arc<Manifest> {
     MemoryContent::generate(files, [0; 16], 2).unwrap().0
 }
 
-/// A receiver of nine bytes that puts them in place until its disk is told to end that.
+/// Makes a receiver that is putting a file of nine bytes in place, and whose disk hangs meanwhile.
 fn putting_in_place() -> TransferReceiver<MemoryStore> {
     let (manifest, content) =
         MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
@@ -252,7 +252,7 @@ fn putting_in_place() -> TransferReceiver<MemoryStore> {
     receiver
 }
 
-/// The receiver waits on, and is done when its disk is.
+/// Checks that the receiver goes on waiting, and delivers once its disk no longer hangs.
 fn assert_its_disk_decides(receiver: &mut TransferReceiver<MemoryStore>) {
     receiver.handle_timeout(now() + Duration::from_secs(60));
     assert_eq!(failure(receiver), None);
@@ -300,7 +300,7 @@ fn a_name_that_was_taken_at_first_is_forgotten_once_the_sender_takes_the_receive
             text: "why",
         })
     };
-    // Its predecessor was killed, and looks alive to the sender for some seconds.
+    // The receiver's previous run was killed, and the sender does not know that yet.
     let at = dial_again(&mut receiver, LINK);
     let taken = refused(Refusal::DuplicateName);
     receiver.handle_link(at, LINK, LinkEvent::Data, &taken);
@@ -312,7 +312,7 @@ fn a_name_that_was_taken_at_first_is_forgotten_once_the_sender_takes_the_receive
     let welcome = welcome(manifest.bytes(), SESSION);
     receiver.handle_link(at, second, LinkEvent::Data, &welcome);
     assert!(receiver.is_connected());
-    // Its host is cut off, and the sender gives it up meanwhile.
+    // The receiver's host is cut off, and meanwhile the sender gives the receiver up.
     receiver.handle_link(at, second, LinkEvent::Closed, &[]);
     let at = dial_again(&mut receiver, third);
     let over = refused(Refusal::Over);
@@ -321,7 +321,7 @@ fn a_name_that_was_taken_at_first_is_forgotten_once_the_sender_takes_the_receive
     assert!(receiver.is_given_up() && !receiver.is_over());
 }
 
-/// Lets a receiver dial when it wants to, and greet; when that was.
+/// Lets a receiver dial when its next timeout is due, and greet. Returns the time of the dial.
 fn dial_again(receiver: &mut TransferReceiver<MemoryStore>, link: LinkId) -> Instant {
     let later = receiver.next_timeout().unwrap();
     receiver.handle_timeout(later);
@@ -387,7 +387,7 @@ fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
     assert!(receiver.store().unwrap().manifest().is_none() && receiver.is_over());
 }
 
-/// A manifest of these entries as no honest sender would make it, whose header claims so much.
+/// Makes a manifest of these entries without checks. Its header claims `content_bytes`.
 fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
     let header = ManifestHeader {
         slab_shift: 20,
@@ -459,7 +459,7 @@ fn forged_manifests_are_refused_with_the_reason_and_nothing_is_prepared() {
         assert_eq!(code, ErrorCode::ManifestRefused, "{reason}");
         assert!(text.contains(reason), "{reason}: {text}");
         assert!(receiver.store().unwrap().manifest().is_none(), "{reason}");
-        // The sender hears the same words.
+        // The sender is told the same reason.
         let Some(LinkCommand::Send { bytes, .. }) = receiver.poll_link() else {
             panic!("{reason}: the sender is not told");
         };
@@ -549,7 +549,7 @@ fn forged_content_and_seals_end_in_the_right_content() {
         let bytes = node.store().committed();
         assert!(bytes.is_none_or(|bytes| bytes == &world.content[..]));
     }
-    // The second saw only what lies outside: it is whole.
+    // All forged blocks for the second receiver reach beyond the content or are malformed.
     assert!(world.nodes[1].store().committed().is_some());
     assert!(world.nodes[1].receiver.counters().blocks_refused > 0);
 }
@@ -584,7 +584,7 @@ fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
     receiver.handle_block(now(), &block(ObjectId::CONTENT, 10, middle));
     assert_eq!(receiver.progress().numbers.verified, 10);
 
-    // The outer slabs' bytes are right, those of the verified slab are not.
+    // The bytes of the two outer slabs are right; those of the verified slab are forged.
     let mut forged = content.bytes().to_vec();
     forged[10..20].fill(0xEE);
     let verdict = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
@@ -622,7 +622,7 @@ fn an_owner_that_opens_what_was_not_asked_for_is_named() {
     receiver.link_opened(0, LinkId(LINK.0 + 1));
 }
 
-/// Speaks to a sender as a receiver that was taken in; gives the sender.
+/// Sends these bytes to a sender as an admitted receiver. Returns the sender.
 fn speak(bytes: &[u8]) -> TransferSender<MemoryContent> {
     let mut world = World::new(32, 1, tree());
     let link = world.fabric.dial(7, 0);
@@ -742,7 +742,7 @@ fn content_that_is_forged_again_and_again_does_not_end_a_transfer() {
             (ObjectId::SEALS, &seals[..]),
             (ObjectId::CONTENT, content),
         ];
-        // Whatever is asked for again, the forger is first, with the whole object.
+        // One object is forged in each of five rounds. Its right bytes come in the last round.
         for (object, bytes) in right {
             if object == ObjectId::SEALS {
                 receiver.handle_link(now(), LINK, LinkEvent::Data, &told);

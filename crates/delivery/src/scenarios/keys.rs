@@ -1,4 +1,4 @@
-//! A key shared by the two ends, by one, or by neither; and somebody in between.
+//! Transfers in which both ends have a key, only one has, or another host interferes.
 
 use base::LinkEvent;
 use wire::object::{Decoder, HELLO_LEN_MAX, Hello, Message, Refusal};
@@ -8,7 +8,7 @@ use crate::Key;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world whose ends have these keys.
+/// Makes a world whose ends have these keys.
 fn world(sender: Option<&str>, receiver: Option<&str>, receivers: usize) -> World {
     let key = |secret: Option<&str>| {
         secret.map(|secret| Key::derive(secret.as_bytes(), protection::portable))
@@ -107,7 +107,7 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
         nonce: Some([9; 16]),
     })
     .emit(&mut bytes);
-    // The sealed greeting of another connection stands for what somebody has recorded.
+    // An attacker replays a greeting that it recorded: the tag is that of another connection.
     let link = world.fabric.dial(7, 0);
     world.fabric.send(7, link, bytes.clone(), false);
     world.run_until(Duration::from_millis(10), |_| false);
@@ -133,7 +133,7 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
 fn words_put_into_a_connection_end_it_and_are_not_believed() {
     let mut world = world(Some("secret"), Some("secret"), 2);
     assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
-    // Plain words on sealed connections.
+    // A message without a tag comes on each protected connection.
     let mut bye = Vec::new();
     Message::Bye.emit(&mut bye);
     let now = world.now;

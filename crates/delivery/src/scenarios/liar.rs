@@ -1,5 +1,5 @@
-//! A receiver that holds nothing and says that it has everything: it knows the manifest, the seals
-//! and the published hashes of the files, and tries whatever can be made of them.
+//! A receiver that holds nothing and says that it has everything. It knows the manifest, the seals
+//! and the published hashes of the files, and tries every proof that can be made from these.
 
 use base::LinkId;
 use wire::object::{
@@ -16,10 +16,11 @@ use crate::{
 const LIAR: usize = 7;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// All that the liar knows when it must prove.
+/// The data from which a test may make a proof. `hashes` are the right ones, which only an honest
+/// receiver would know.
 struct Known {
     hashes: SlabHashes,
-    /// Object 2, as the sender told it.
+    /// The bytes of object 2, the seals, as the sender sent them.
     seals: Vec<u8>,
     occasion: Occasion<'static>,
 }
@@ -30,7 +31,8 @@ fn say(world: &mut World, link: LinkId, message: &Message<'_>) {
     world.fabric.send(LIAR, link, bytes, false);
 }
 
-/// Says that it has, or lacks, all of an object.
+/// Says that the liar has all of the content, or that it needs all of another object. `len` is
+/// the length in bytes.
 fn list(world: &mut World, link: LinkId, object: ObjectId, len: u64) {
     let mut scratch = Vec::new();
     let list = RangeList {
@@ -54,7 +56,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// Joins as the run `instance` of `liar`, and says that it has all content.
+    /// Joins as the run `instance` of the receiver `liar`, and says that it has all content.
     fn join(world: &mut World, instance: u64) -> Self {
         let link = world.fabric.dial(LIAR, 0);
         let hello = Hello {
@@ -89,7 +91,7 @@ impl Liar {
         liar
     }
 
-    /// Lets a millisecond pass. `take` gets what is heard in it.
+    /// Lets a millisecond pass. `take` gets the messages that arrive in it.
     fn hear(&mut self, world: &mut World, mut take: impl FnMut(&Message<'_>)) {
         world.step();
         for (_, data) in world.fabric.take(LIAR) {
@@ -100,7 +102,7 @@ impl Liar {
         }
     }
 
-    /// Says DONE, with the right hash and with `proof`.
+    /// Sends DONE with the right hash of the tree and with `proof`.
     fn claim(&self, world: &mut World, proof: Hash) {
         let numbers = DoneNumbers {
             bytes: world.manifest.content_bytes(),
@@ -120,12 +122,12 @@ impl Liar {
     }
 }
 
-/// The hashes of all content.
+/// Returns the hashes of all content.
 fn hashes(world: &World) -> SlabHashes {
     MemoryContent::new(world.content.clone()).hashes(&world.manifest)
 }
 
-/// What the sender thinks of the liar.
+/// Returns the state of the liar at the sender.
 fn state(world: &World) -> ReceiverState {
     let reports = world.sender.outcome().receivers;
     let mut reports = reports.into_iter().filter(|it| it.name == "liar");
@@ -133,7 +135,7 @@ fn state(world: &World) -> ReceiverState {
 }
 
 /// Joins as `liar`, says that it has all content, asks for the seals, and gives the proof that
-/// `prove` makes. Returns what the sender thinks of it in the end.
+/// `prove` makes. Returns the state of the liar at the sender in the end.
 fn lie(world: &mut World, prove: impl Fn(&World, &Known) -> Hash) -> ReceiverState {
     let mut liar = Liar::join(world, 77);
     let mut known = Known {
@@ -166,12 +168,12 @@ fn lie(world: &mut World, prove: impl Fn(&World, &Known) -> Hash) -> ReceiverSta
     state(world)
 }
 
-/// A world in which one receiver is expected, and nobody but the liar comes.
+/// Makes a world in which one receiver is expected, and only the liar comes.
 fn alone(entries: Vec<Entry>) -> World {
     World::with(50, 0, entries, TransferSenderConfig::new(SESSION, 1, SEED))
 }
 
-/// What a receiver would hold if this were the witness of the only slab.
+/// Returns what a receiver could prove if `witness` were the witness of the only slab.
 fn holding_of(world: &World, witness: Hash) -> Holding {
     let mut hashes = SlabHashes::unknown(&world.manifest);
     let hash = crate::SlabHash {
@@ -226,7 +228,8 @@ fn who_holds_nothing_proves_nothing_with_seals_and_published_hashes() {
             Holding::of(&world.manifest, &known.hashes).prove(&occasion)
         }),
     ];
-    // One chunk, several, and several groups: always one slab, whose hash `b3sum` prints.
+    // The file is one slab, of one chunk, several chunks or several groups. `b3sum` prints the
+    // file's hash.
     for len in [9, 700, 5_000, 900_000] {
         for (what, prove) in guesses {
             let mut world = alone(vec![Entry::file("a", len)]);
@@ -250,7 +253,7 @@ fn who_has_hashed_every_byte_proves_it_in_the_same_way() {
 #[test]
 fn the_proof_of_another_receiver_is_of_no_use() {
     let mut world = World::with(51, 1, tree(), TransferSenderConfig::new(SESSION, 2, SEED));
-    // The honest receiver has proved by the time: both begin together.
+    // Both receivers begin together, so the honest one has made its proof by the time of the lie.
     let state = lie(&mut world, |world, _| {
         let heard = world.nodes[0].receiver.proof();
         heard.map_or([0; 32], |done| done.proof)
@@ -271,15 +274,17 @@ enum Again {
     ANewProof,
 }
 
-/// A world in which the liar and an honest receiver are expected, and the latter joins after 2 s.
+/// Makes a world in which the liar and an honest receiver are expected. The honest one joins after
+/// 2 s.
 fn two() -> World {
     let mut world = World::with(52, 1, tree(), TransferSenderConfig::new(SESSION, 2, SEED));
     world.nodes[0].joins_at = world.now + Duration::from_secs(2);
     world
 }
 
-/// Joins before the sender reads its content, and proves; then comes back as the run `instance`,
-/// and says `again`. Returns what the sender thinks of it when the honest receiver has proved.
+/// Lets the liar join before the sender reads its content, and give a right proof. The liar then
+/// comes back as the run `instance`, and says `again`. Returns the state of the liar at the sender
+/// after the honest receiver has made its proof.
 fn return_early(instance: u64, again: Again) -> ReceiverState {
     let mut world = two();
     let liar = Liar::join(&mut world, 77);
@@ -307,7 +312,7 @@ fn return_early(instance: u64, again: Again) -> ReceiverState {
 
 #[test]
 fn a_proof_that_waits_for_the_sender_ends_with_its_connection() {
-    // Its own second connection, and another run of it that takes over its place.
+    // The same run comes back on a second connection; or another run takes over its place.
     for instance in [77, 78] {
         let state = return_early(instance, Again::Nothing);
         let is_open = matches!(state, ReceiverState::Active { .. });

@@ -1,5 +1,5 @@
-//! Tests only: a transfer sender and its receivers in virtual time, over a block channel that loses
-//! and reorders and control connections that break.
+//! Tests only: a transfer sender and its receivers in virtual time. The packet stream loses and
+//! reorders blocks, and control connections break.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,12 +27,12 @@ mod withdrawn;
 
 /// The session's number in all tests.
 pub(crate) const SESSION: u64 = 42;
-/// The seed of the numbers that proofs answer, in all tests.
+/// The seed of the nonces that proofs depend on, in all tests.
 pub(crate) const SEED: u64 = 0;
 const PAYLOAD_MAX: usize = 1016;
-/// Blocks the packet stream takes in a millisecond.
+/// How many blocks the packet stream takes in a millisecond.
 const BLOCKS_PER_STEP: usize = 200;
-/// After so long, a block has arrived or is lost for good.
+/// This long after it was sent, a block has arrived or is lost for good.
 const SETTLE: Duration = Duration::from_millis(15);
 /// Positions begin just below the wrap of their low 32 bits.
 const FIRST_POSITION: u64 = (1 << 33) - 100;
@@ -40,11 +40,11 @@ const FIRST_POSITION: u64 = (1 << 33) - 100;
 /// How the packet stream treats one receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loss {
-    /// Of a thousand blocks so many are lost for good.
+    /// How many of a thousand blocks are lost for good.
     pub(crate) per_mille: u64,
-    /// Of a thousand blocks so many come late, behind others.
+    /// How many of a thousand blocks arrive late, after blocks that were sent later.
     pub(crate) late_per_mille: u64,
-    /// Of a thousand blocks so many have a bit turned.
+    /// How many of a thousand blocks arrive with one bit flipped.
     pub(crate) turned_per_mille: u64,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Node {
     pub(crate) receiver: TransferReceiver<MemoryStore>,
     pub(crate) loss: Loss,
     pub(crate) is_up: bool,
-    /// Blocks that it takes in a millisecond.
+    /// How many blocks the receiver takes in a millisecond.
     pub(crate) blocks_per_step: usize,
     pub(crate) stream: StreamCounts,
     pub(crate) host_drops: u64,
-    /// It joins at this time.
+    /// When the receiver joins.
     pub(crate) joins_at: Instant,
-    /// Blocks on their way to it: when and which.
+    /// Blocks on their way to the receiver, by arrival time and position.
     coming: BTreeMap<(Instant, u64), Arc<Vec<u8>>>,
     pub(crate) events: Vec<TransferReceiverEvent>,
 }
@@ -73,20 +73,21 @@ pub(crate) struct World {
     pub(crate) content: Vec<u8>,
     pub(crate) sender: TransferSender<MemoryContent>,
     pub(crate) nodes: Vec<Node>,
-    /// Position and time of what was sent, while it may still arrive.
+    /// The times and positions of sent blocks that may still arrive.
     sent: Vec<(Instant, u64)>,
     next_position: u64,
     settled: u64,
     pub(crate) events: Vec<TransferSenderEvent>,
     /// The sender's session, as its mark says.
     pub(crate) session_id: u64,
-    /// Blocks that the packet stream takes in a millisecond.
+    /// How many blocks the packet stream takes in a millisecond.
     pub(crate) blocks_per_step: usize,
     /// How many positions the packet stream may be ahead of the slowest receiver.
     pub(crate) window: u64,
 }
 
-/// A tree with every kind of entry, and files around the sizes where things change.
+/// Makes a tree of directories, a symbolic link and files, among them an empty file and one of
+/// exactly one slab.
 pub(crate) fn tree() -> Vec<Entry> {
     let mib = 1 << 20;
     let mut entries = vec![
@@ -141,13 +142,13 @@ impl World {
         }
     }
 
-    /// The sender's process is gone.
+    /// Ends the sender's process.
     pub(crate) fn crash_sender(&mut self) {
         self.fabric.listening.clear();
         self.fabric.crash(0);
     }
 
-    /// The sender is started anew, in another session, with the same tree.
+    /// Starts the sender anew, in another session, with the same tree.
     pub(crate) fn restart_sender(&mut self, mut config: TransferSenderConfig) {
         self.session_id += 1;
         config.session_id = self.session_id;
@@ -164,7 +165,7 @@ impl World {
         self
     }
 
-    /// One millisecond.
+    /// Lets one millisecond pass.
     pub(crate) fn step(&mut self) {
         self.now += Duration::from_millis(1);
         let now = self.now;
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// The packet stream's highest position.
+    /// Returns the packet stream's highest position.
     pub(crate) const fn lead(&self) -> u64 {
         self.next_position - 1
     }
@@ -229,7 +230,7 @@ impl World {
         }
     }
 
-    /// Puts a block on its way to everybody.
+    /// Puts a block on its way to all receivers.
     pub(crate) fn broadcast(&mut self, payload: Vec<u8>) {
         let (now, position) = (self.now, self.next_position);
         self.next_position += 1;
@@ -275,7 +276,7 @@ impl World {
             let payload = entry.remove();
             let _verdict: BlockVerdict = node.receiver.handle_block(now, &payload);
         }
-        // What waits to be taken is not behind it yet.
+        // The receiver's position stays before the blocks that it has yet to take.
         let waiting = node.coming.keys().filter(|(at, _)| *at <= now);
         let settled = waiting
             .map(|&(_, sqn)| sqn)
@@ -294,14 +295,15 @@ impl World {
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {
             node.receiver.handle_timeout(now);
         }
-        // In the loop's order: what a timeout does and the store says goes out together.
+        // As in the receiver's main loop: the messages that a timeout and the store cause go out
+        // together.
         node.receiver.handle_store(now);
         while self.fabric.pump(index + 1, &mut node.receiver) {}
         node.events
             .extend(std::iter::from_fn(|| node.receiver.pop_event()));
     }
 
-    /// Runs until all is over, at most `limit`.
+    /// Runs until the sender is closed and all receivers are over, but for at most `limit`.
     pub(crate) fn run(&mut self, limit: Duration) -> TransferOutcome {
         let end = self.now + limit;
         while self.now < end && !(self.sender.is_closed() && self.all_over()) {
@@ -310,7 +312,7 @@ impl World {
         self.sender.outcome()
     }
 
-    /// Runs until `is_there` or the limit; true when it is.
+    /// Runs until `is_there` returns true, or for `limit`. Returns true in the first case.
     pub(crate) fn run_until(&mut self, limit: Duration, is_there: impl Fn(&Self) -> bool) -> bool {
         let end = self.now + limit;
         while self.now < end {
@@ -328,13 +330,13 @@ impl World {
             .all(|node| !node.is_up || node.receiver.is_over())
     }
 
-    /// The node's process is gone.
+    /// Ends the node's process.
     pub(crate) fn crash(&mut self, index: usize) {
         self.nodes[index].is_up = false;
         self.fabric.crash(index + 1);
     }
 
-    /// Every node that is up has the whole content, and the sender has its proof.
+    /// Checks that every node that is up has the whole content, and that the sender has its proof.
     pub(crate) fn assert_whole(&self) {
         for node in self.nodes.iter().filter(|node| node.is_up) {
             let store = node.store();

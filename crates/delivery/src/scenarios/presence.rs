@@ -1,4 +1,4 @@
-//! Who counts when nobody is named: all who are there. And what becomes of guests.
+//! Which receivers count when none is expected by name or number, and what becomes of guests.
 
 use super::{transfers::config, *};
 use crate::{ReceiverReport, ReceiverState};
@@ -78,7 +78,7 @@ fn guests_that_have_joined_are_served_to_the_end() {
         for node in &mut world.nodes {
             node.loss.per_mille = 50;
         }
-        // All are there when the first is enough to begin.
+        // The sender needs only one receiver to begin, and all three are there by then.
         let outcome = world.run(MINUTE);
         assert!(outcome.is_proven(), "{outcome:#?}");
         assert_eq!(done_count(&outcome), outcome.receivers.len());
@@ -100,7 +100,7 @@ fn a_guest_that_stands_still_ends_no_later_than_a_second_after_the_others() {
     assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
     let name = guest(&world).expect("it has joined").name;
     let index = usize::from(name == "r2");
-    // It takes nothing from here on, and its connection stays open.
+    // The guest takes nothing from here on, and its connection stays open.
     world.nodes[index].blocks_per_step = 0;
     world.nodes[index].is_up = false;
     let expected_done = |world: &World| {
@@ -167,7 +167,7 @@ fn a_host_takes_half_of_the_places_and_none_of_a_name_that_is_expected() {
     assert_eq!(outcome.missing, 0);
 }
 
-/// A receiver of this name greets from the host of this node.
+/// Sends a HELLO from the host of node `node`, as a receiver named `name` would.
 fn greet(world: &mut World, name: &str, node: usize) {
     let link = world.fabric.dial(node, 0);
     let hello = wire::object::Hello {

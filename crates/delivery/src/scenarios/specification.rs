@@ -1,5 +1,4 @@
-//! The written protocol and the code say the same: tables and example bytes of
-//! `docs/src/protocol.md`.
+//! Checks that the tables and example bytes of `docs/src/protocol.md` agree with the code.
 
 use std::fmt::Write as _;
 
@@ -53,7 +52,7 @@ fn hello(name: &str, nonce: Option<[u8; 16]>) -> Message<'_> {
     })
 }
 
-/// Hands each message of the example to `take`, with who says it.
+/// Hands each message of the example to `take`, with the name of the end that says it.
 fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
     joining(manifest, &mut take);
     delivering(manifest, &mut take);
@@ -73,7 +72,7 @@ const fn whole(object: ObjectId, data: &[u8]) -> Message<'_> {
     })
 }
 
-/// The example until the receiver has the manifest.
+/// Hands `take` the first messages of the example, until the receiver has the manifest.
 fn joining(manifest: &Manifest, take: &mut impl FnMut(&str, &Message<'_>)) {
     let (mut have, mut need) = (Vec::new(), Vec::new());
     let bytes = manifest.bytes();
@@ -103,7 +102,7 @@ fn joining(manifest: &Manifest, take: &mut impl FnMut(&str, &Message<'_>)) {
     take("receiver", &Message::Have(nothing));
 }
 
-/// The rest of it: content and proof.
+/// Hands `take` the other messages of the example: those about content and proof.
 fn delivering(manifest: &Manifest, take: &mut impl FnMut(&str, &Message<'_>)) {
     let (mut need, mut seals_need) = (Vec::new(), Vec::new());
     let hashes = MemoryContent::new(b"hello".to_vec()).hashes(manifest);
@@ -165,7 +164,7 @@ fn frame(message: &Message<'_>, link: Option<&mut LinkProtection>) -> Vec<u8> {
     bytes
 }
 
-/// The example as it stands in the text.
+/// Returns the text of the example as it must stand in `docs/src/protocol.md`.
 fn written() -> String {
     let manifest = manifest();
     let mut text = String::from("```text\n");
@@ -263,7 +262,7 @@ fn the_table_of_messages_has_every_kind() {
             "{kind} {name}"
         );
     }
-    // One more would have no row.
+    // If a message of kind 22 were added, the table would lack its row.
     let next = Message::parse(22, 0, &[]);
     assert!(matches!(next, Ok(Message::Unknown { .. })));
 }

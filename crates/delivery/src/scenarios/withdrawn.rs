@@ -7,7 +7,7 @@ use crate::SlowPolicy;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world whose sender cannot read the file at `fails_at` to its end.
+/// Makes a world whose sender cannot read a file from position `fails_at` on.
 fn world(seed: u64, receivers: usize, fails_at: u64) -> World {
     let mut world = World::new(seed, receivers, tree());
     let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap(), SEED);
@@ -19,7 +19,7 @@ fn world(seed: u64, receivers: usize, fails_at: u64) -> World {
     world
 }
 
-/// The content with zeros in place of the file that has a position.
+/// Returns the content, with zeros in place of the file that contains `position`.
 fn without(world: &World, position: u64) -> Vec<u8> {
     let file = world.manifest.files()[world.manifest.file_at(position)];
     let start = usize::try_from(file.start).unwrap();
@@ -33,7 +33,7 @@ fn path_at(world: &World, position: u64) -> Vec<u8> {
     world.manifest.path_of(file).to_vec()
 }
 
-/// Everybody has proved the rest, knows what is absent, and was told that its proof is good.
+/// Checks the same as [`assert_proven_without`], and that the sender has acknowledged each proof.
 fn assert_withdrawn(world: &World, position: u64) {
     assert_proven_without(world, position);
     for node in &world.nodes {
@@ -42,7 +42,8 @@ fn assert_withdrawn(world: &World, position: u64) {
     }
 }
 
-/// Everybody has proved the rest, and knows what is absent.
+/// Checks that all receivers have proved the content without the file at `position`, and know that
+/// the file is absent.
 fn assert_proven_without(world: &World, position: u64) {
     let outcome = world.sender.outcome();
     let path = path_at(world, position);
@@ -77,7 +78,7 @@ fn a_file_that_changes_is_withdrawn_and_the_rest_is_proven() {
     let path = path_at(&world, 1_500_000);
     let mut roots = world.sender.file_roots().unwrap();
     assert!(roots.all(|(other, _)| other != path));
-    // What is not sent is not waited for, and nobody is demoted for it.
+    // A withdrawn file that does not come is no reason to demote a receiver.
     assert_eq!(world.sender.counters().demoted, 0);
 }
 
@@ -104,7 +105,7 @@ fn a_file_that_changes_at_its_first_byte_costs_almost_nothing() {
 fn a_file_that_changes_before_a_repair_is_withdrawn_from_those_that_lack_it() {
     let mut world = world(21, 2, u64::MAX);
     world.nodes[1].loss.per_mille = 100;
-    // Everything was read once, and its seals are known.
+    // The sender has read all content, so the seals are known.
     let is_read = |world: &World| world.sender.outcome().root.is_some();
     assert!(world.run_until(MINUTE, is_read));
     let held: Vec<_> = world.nodes[1].receiver.held_slabs().collect();
@@ -128,7 +129,7 @@ fn a_file_that_changes_before_a_repair_is_withdrawn_from_those_that_lack_it() {
 #[test]
 fn who_verified_a_file_before_it_was_withdrawn_still_proves_what_it_holds() {
     let mut world = world(23, 2, u64::MAX);
-    // The first receiver holds everything, and its disk is slow to say so; the second lacks a file.
+    // The first receiver holds everything, but its disk delays the commit. The second lacks a file.
     world.nodes[0].store_mut().faults.commit_hangs = true;
     world.nodes[1].loss.per_mille = 100;
     let is_read = |world: &World| world.sender.outcome().root.is_some();
@@ -160,8 +161,9 @@ fn who_joins_late_learns_what_is_withdrawn() {
     assert_withdrawn(&world, 1_500_000);
 }
 
-/// The seals are known when the pass reads the last content, and sent after it. In between they are
-/// told to who gets everything over its own connection.
+/// The sender knows the seals once a pass has read the last content, but sends them only after that
+/// content. Before then, it may tell the seals to a receiver that gets everything over its own
+/// connection.
 #[test]
 fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
     let entries = vec![Entry::file("f", 8 << 20), Entry::file("g", 250_000)];
@@ -183,7 +185,7 @@ fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
         };
         (0..4).filter(is_demoted).collect()
     };
-    // Both say nothing for a while, so their content is read later.
+    // Both demoted receivers are stopped for a while, so the sender reads content for them later.
     assert!(world.run_until(MINUTE, |world| !demoted(world).is_empty()));
     let later = demoted(&world)[0];
     world.nodes[later].is_up = false;
@@ -211,7 +213,8 @@ fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is lost and whichever file changes, everybody ends with the rest, proven.
+    /// Whatever is lost and whichever file changes, all receivers prove the content without that
+    /// file.
     #[test]
     fn any_loss_and_any_file_ends_proven_without_it(
         seed in any::<u64>(),
@@ -239,7 +242,8 @@ proptest! {
         let outcome = world.run(5 * MINUTE);
         prop_assert!(outcome.is_proven(), "{:#?}", outcome);
         if cut.is_some() {
-            // The cut may have taken the last word with it: the sender has the proof, and is over.
+            // The cut may have lost the acknowledgement: the sender then has the proof, and has
+            // ended.
             assert_proven_without(&world, at);
         } else {
             assert_withdrawn(&world, at);

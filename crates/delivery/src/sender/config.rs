@@ -64,13 +64,12 @@ pub struct TransferSenderConfig {
     /// How many receivers are expected. 0: all that have joined by the join deadline; see also
     /// [`TransferSenderConfig::settle`].
     pub expected: u32,
-    /// With 0 receivers expected: the transfer starts when no new receiver has joined for this time
-    /// after the first, or at the join deadline. Receivers that join later, before the outcome is
+    /// With 0 receivers expected: the transfer starts when this time has passed since the last new
+    /// receiver joined, or at the join deadline. Receivers that join later, before the outcome is
     /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
-    /// Names of expected receivers. When there are any, only these are expected, and their number
-    /// counts. All others are guests. Default: none, so [`TransferSenderConfig::expected`] says how
-    /// many are expected.
+    /// Names of expected receivers. When there are any, only these receivers are expected, whatever
+    /// [`TransferSenderConfig::expected`] says, and all others are guests. Default: none.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done or have
     /// failed, guests that make progress are served for some time more. This is as long as the
@@ -86,11 +85,11 @@ pub struct TransferSenderConfig {
     /// The settings of the rate control, which adapts the rate to the receivers' reports about the
     /// packet stream. With `None`, the default, the reports do not set the rate.
     pub rate: Option<RateConfig>,
-    /// How long to wait for expected receivers before content starts. No time counts while a host
-    /// that was dialled makes this sender wait its turn.
+    /// How long to wait for expected receivers before content starts. The time starts anew when a
+    /// host that was dialled no longer makes this sender wait its turn.
     pub join_timeout: Duration,
-    /// How long a host that was dialled may make this sender wait its turn. The time runs from the
-    /// first wait after the receiver there last got something.
+    /// How long a host that was dialled may make this sender wait its turn. The time starts anew
+    /// when the host makes this sender wait again after the receiver there has got more bytes.
     pub line_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.
@@ -197,7 +196,7 @@ pub enum Limit {
     /// The receiver's store is behind.
     Disk,
     /// The receiver's host drops packets that its program does not take in time: the processor is
-    /// busy, or the buffer small.
+    /// busy, or the buffer is small.
     Host,
     /// Nothing at this receiver: the rate limit, or the sender's own speed.
     Rate,
@@ -312,7 +311,7 @@ pub struct Unsent {
 }
 
 impl Unsent {
-    /// Names a file at `path` that is not sent, and why.
+    /// Makes the entry for a file at `path` that is not sent; `text` says why.
     #[must_use]
     pub fn new(path: impl Into<Vec<u8>>, text: impl Into<String>) -> Self {
         Self {
@@ -366,11 +365,11 @@ pub struct ReceiverReport {
     pub limited_by: Limit,
     /// Bytes of content that the receiver held when it joined, or last came back.
     pub held_at_join: u64,
-    /// Bytes of content sent since then, to all receivers and to this one alone. What all are sent
-    /// may include what this receiver held already.
+    /// Bytes of content sent since the receiver joined or last came back, to all receivers and to
+    /// this one alone. Those sent to all may include bytes that this receiver held already.
     pub sent_since_join: u64,
-    /// The time to the receiver's proof, from the start of the transfer or, if that was later, from
-    /// its joining; `None` without a proof.
+    /// The time from the start of the transfer, or from the receiver's joining if that was later,
+    /// to the receiver's proof; `None` without a proof.
     pub took: Option<Duration>,
     /// The receiver's state.
     pub state: ReceiverState,
@@ -398,8 +397,8 @@ pub struct TransferOutcome {
     pub missing: u32,
     /// The names of the missing receivers, when receivers are expected by name.
     pub missing_names: Vec<String>,
-    /// The addresses that were dialled and at which no receiver joined, with the last reason for a
-    /// person.
+    /// The addresses that were dialled and at which no receiver joined. Each comes with the last
+    /// reason, for a person.
     pub unreached: Vec<(SocketAddr, String)>,
     /// Bytes of content sent in the packet stream.
     pub multicast_bytes: u64,
@@ -416,10 +415,9 @@ pub struct TransferOutcome {
 }
 
 impl TransferOutcome {
-    /// Returns true when the transfer is proven. The outcome is then final, and the sender itself
-    /// has not given up. At least one receiver is expected, and every expected one has joined and
-    /// proved delivery. A receiver joined at every host that was dialled. Anything else is "not
-    /// proven".
+    /// Returns true when the transfer is proven. All of this must be true: the outcome is final;
+    /// the sender itself has not given up; at least one receiver is expected, and every expected
+    /// one has joined and proved delivery; a receiver joined at every host that was dialled.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

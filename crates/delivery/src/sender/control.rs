@@ -33,7 +33,7 @@ impl<C: Content> TransferSender<C> {
         self.link_event(now, link, event, data);
     }
 
-    /// Finds the place of a receiver that greets: a new one, or its old one when it comes back.
+    /// Finds the place of a receiver that greets: its old place if it comes back, else a new one.
     fn admit(
         &mut self,
         now: Instant,
@@ -104,8 +104,8 @@ impl<C: Content> TransferSender<C> {
         let mut member = self.new_member(now, peer, hello);
         member.is_expected = match (&self.config.carriage, self.config.expected) {
             _ if !names.is_empty() => is_named,
-            // Only the first receiver at a dialled host is expected: nobody takes the place of a
-            // receiver at another host.
+            // Only the first receiver at a dialled host is expected: a second one must not count in
+            // place of a receiver at another host.
             (Carriage::Links(_), _) => self.invitations.awaits(peer),
             (Carriage::Packets, 0) => self.stage == Stage::Joining || self.settle_time().is_some(),
             (Carriage::Packets, wanted) => self.roll.expected_count < wanted as usize,

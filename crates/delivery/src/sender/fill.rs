@@ -17,7 +17,7 @@ use crate::Content;
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     slots: BTreeSet<usize>,
-    /// The slots among these whose connections may have room for more.
+    /// The slots among `slots` whose connections may have room for more blocks.
     hungry: BTreeSet<usize>,
 }
 
@@ -66,8 +66,8 @@ impl<C: Content> TransferSender<C> {
     /// Queues blocks on connections that have room, and after the last block the end of the pass.
     ///
     /// This looks only at receivers that were just added, and at connections from which the system
-    /// has taken bytes since the last call. So a command costs the same however many receivers
-    /// there are.
+    /// has taken bytes since the last call. So the cost of a call does not grow with the number of
+    /// receivers.
     pub(super) fn top_up(&mut self) {
         while let Some(slot) = self.filling.pop_hungry() {
             self.top_up_one(slot);
@@ -113,9 +113,9 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Returns two lengths of a connection's queue, in bytes. When the queue is shorter than the
-    /// first, it gets blocks until it has the second. If there are few connections, their queues
-    /// are long, so that the system is called seldom. If there are many, the queues are short,
-    /// which bounds the memory of all.
+    /// first length, it is filled up to the second. If there are few connections, their queues are
+    /// long, so that the system is called seldom. If there are many, the queues are short, which
+    /// bounds the memory of all.
     fn queue_marks(&self) -> (usize, usize) {
         let share = QUEUED_ALL / self.filling.len().max(1);
         let high = share.clamp(QUEUED_MIN, QUEUED_MAX);
@@ -138,7 +138,7 @@ impl<C: Content> TransferSender<C> {
         let queued = links.queue_block(link, (object, offset), bytes, |out| {
             let place = (object, offset);
             window.append(copy, place, bytes, out).map_err(Some)?;
-            // Nobody is sent what is left of a file that could not be read.
+            // The rest of a file that could not be read is sent to nobody.
             match window.is_withdrawn(object, offset) {
                 true => Err(None),
                 false => Ok(()),

@@ -46,7 +46,7 @@ impl<C: Content> TransferSender<C> {
         let held = slot.map_or(0, |slot| self.members[slot].told.progress.held);
         let waits = self.invitations.waits(now, link, held);
         let news = waits.map(|(peer, text)| (peer, text.to_owned()));
-        // Who says WAIT and closes at once must not escape the timeout.
+        // A host that says WAIT and closes at once must not escape the line timeout.
         self.check_line(now);
         self.put_off_deadline(now);
         if let Some((peer, text)) = news {
@@ -54,7 +54,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Gives up the hosts that have made this sender wait its turn for the line timeout.
+    /// Gives up each host that has made this sender wait in line for as long as the line timeout.
     pub(super) fn check_line(&mut self, now: Instant) {
         let timeout = self.config.line_timeout;
         let mut is_one_given_up = false;
@@ -182,7 +182,7 @@ mod tests {
         sender
     }
 
-    /// Opens the connection that the sender asks for, and lets it say what it has to.
+    /// Opens the connection that the sender asks for, and takes what the sender says on it.
     fn connect(sender: &mut TransferSender<MemoryContent>, now: Instant, link: LinkId) {
         assert!(matches!(sender.poll_link(), Some(LinkCommand::Open { .. })));
         sender.link_opened(0, link);
@@ -206,7 +206,7 @@ mod tests {
         sender.handle_link(now, link, LinkEvent::Data, &bytes);
     }
 
-    /// Lets the receiver say again and again that this sender waits; gives when it was over.
+    /// Lets the receiver tell this sender 100 times to wait its turn. Returns the time after that.
     fn wait(sender: &mut TransferSender<MemoryContent>, from: Instant, link: LinkId) -> Instant {
         let mut now = from;
         for _ in 0..100 {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_waits_its_turn_does_not_give_up_and_afterwards_has_all_its_time() {
-        // Its place in line is lost with the connection, or the receiver says nothing any more.
+        // The connection is lost and the place in line with it, or the receiver falls silent.
         for is_stuck in [false, true] {
             let link = LinkId(1);
             let mut sender = inviting(link);

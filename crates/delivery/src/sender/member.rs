@@ -19,8 +19,8 @@ use crate::{
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) instance: u64,
-    /// The number that the receiver's proof must answer. It was drawn for the receiver's present
-    /// connection or, without one, for its last.
+    /// The random bytes that must go into the receiver's proof. They were drawn for the receiver's
+    /// present connection or, without one, for its last.
     pub(super) nonce: [u8; NONCE_LEN],
     pub(super) peer: SocketAddr,
     pub(super) is_expected: bool,
@@ -49,9 +49,9 @@ pub(super) struct Member {
 pub(super) enum Way {
     /// The packet stream, and the receiver's connection for what only few receivers lack.
     Packets,
-    /// The receiver's connection alone, for this reason.
+    /// The receiver's connection alone, because the receiver was demoted for this reason.
     Demoted(Demotion),
-    /// The receiver's connection: there is no packet stream.
+    /// The receiver's connection alone, because the transfer has no packet stream.
     Connection,
 }
 
@@ -62,7 +62,8 @@ pub(super) struct Lists {
     /// manifest, and on each new connection.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
-    /// The receiver's last answer, while it arrives and until it is served.
+    /// What the receiver lacks, by its last answer. The list grows while the answer arrives, and is
+    /// emptied once the answer is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
     /// Bytes that the receiver lacked before the current pass. If the pass brings too few of them,
@@ -117,7 +118,7 @@ pub(super) struct Standing {
     pub(super) sets_rate: Option<RateCause>,
     /// When the position last moved; `None` before the first report.
     pub(super) moved_at: Option<Instant>,
-    /// Since when the receiver has held all others back.
+    /// Since when all other receivers have waited for this one; `None` while they do not.
     pub(super) slow_since: Option<Instant>,
 }
 
@@ -203,8 +204,8 @@ impl Member {
         !matches!(self.way, Way::Packets)
     }
 
-    /// Returns the time to the receiver's proof, from `began_at` or, if that was later, from its
-    /// joining.
+    /// Returns the time from `began_at`, or from the receiver's joining if that was later, to the
+    /// receiver's proof; `None` without a proof.
     pub(super) fn took(&self, began_at: Instant) -> Option<Duration> {
         let is_done = matches!(self.state, State::Done(_));
         is_done.then(|| self.done_at.since(began_at.max(self.joined_at)))
@@ -265,7 +266,7 @@ impl Member {
         self.told.phase = report.phase;
         self.told.manifest_held = 0;
         if report.phase == Phase::Joining {
-            // A manifest is no content, so no report to a person counts its bytes.
+            // The manifest's bytes are not content, so the user's reports must not count them.
             self.told.manifest_held = std::mem::take(&mut self.told.progress.held);
         }
     }

@@ -1,7 +1,7 @@
 //! The sender of a manifest: gathers receivers, sends what they lack in passes, and collects their
 //! proofs.
 //!
-//! It hands blocks to the owner of the packet stream; of that stream it sees positions, not
+//! It hands blocks to the owner of the packet stream. It sees positions of that stream, but no
 //! packets. It reads content through [`Content`].
 //!
 //! ```text
@@ -96,8 +96,8 @@ pub struct TransferSender<C> {
     filling: Filling,
     stage: Stage,
     pass: Pass,
-    /// What receivers may prove to hold, oldest first. Empty until all content is hashed. From then
-    /// on, one holding is added whenever files are withdrawn.
+    /// The hashes and lengths that receivers may prove, oldest first. Empty until all content is
+    /// hashed. From then on, one entry is added whenever files are withdrawn.
     holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
@@ -152,7 +152,7 @@ enum Stage {
     /// Blocks of the pass go into the packet stream.
     Sending,
     /// All content of the pass was given to the packet stream. The pass goes on when all content is
-    /// hashed, so the sender also hashes what no pass sent.
+    /// hashed, including the content that no pass has sent.
     Hashing,
     /// The packet stream sends the blocks that it was given.
     Draining,
@@ -163,7 +163,7 @@ enum Stage {
     Idle,
     /// The outcome is final, and the receivers are being told.
     Closing { deadline: Instant },
-    /// Everything is over.
+    /// The transfer is over: the connections are closed, or their time to close has passed.
     Closed,
 }
 
@@ -232,7 +232,7 @@ impl<C: Content> TransferSender<C> {
             counters: TransferSenderCounters::default(),
             config,
         };
-        // Without content there is nothing to hash.
+        // Without content there is nothing to hash, so the hashes are complete already.
         if sender.window.hashes().is_some() {
             sender.note_holding();
         }
@@ -356,8 +356,8 @@ impl<C: Content> TransferSender<C> {
     ///
     /// The stream does not wait for a receiver whose position has not moved for 1 s. Such a
     /// receiver gets what it misses in the next pass. The exception is a receiver that keeps
-    /// reporting, and has ever had to wait for its disk. The stream waits for it as long as the
-    /// policy for slow receivers allows.
+    /// reporting, and has had to wait for its disk at some time. The stream waits for it as long as
+    /// the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -431,8 +431,8 @@ impl<C: Content> TransferSender<C> {
         self.check_finished(now);
     }
 
-    /// Takes the state of the source, and returns what its receivers want of it. Call it once a
-    /// turn.
+    /// Takes the state of the PGM source, and returns what the receivers want of this source, such
+    /// as its pace. Call it once a turn.
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.clock.contract.tell_time(now);
         let control = self.rate.as_mut();
@@ -503,7 +503,7 @@ impl<C: Content> TransferSender<C> {
         match self.stage {
             Stage::Closed => None,
             Stage::Hashing if !self.hashes_on_the_way() => Some(Instant::ZERO),
-            // A deadline that passed without effect counts again at the next tick.
+            // A deadline that has passed without effect is checked again at the next tick.
             _ => {
                 let deadline = self.stage_deadline().filter(|&at| at > self.clock.now);
                 let own = earliest(Some(self.clock.tick_at), deadline);

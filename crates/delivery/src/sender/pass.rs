@@ -19,7 +19,7 @@ use crate::RangeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs([RangeSet; OBJECTS]);
 
-/// Number of a manifest's objects: manifest, content, seals.
+/// Number of the objects that belong to a manifest: the manifest itself, content and seals.
 pub(super) const OBJECTS: usize = 3;
 
 impl Needs {
@@ -28,7 +28,7 @@ impl Needs {
         Self([empty(), empty(), empty()])
     }
 
-    /// Returns the ranges of an object; `None` for an object that manifests do not have.
+    /// Returns the ranges of an object; `None` when `object` is not below [`OBJECTS`].
     pub(super) fn of_mut(&mut self, object: ObjectId) -> Option<&mut RangeSet> {
         self.0.get_mut(object.0 as usize)
     }
@@ -152,8 +152,8 @@ pub(super) struct Division {
     pub(super) ranges_omitted: u64,
 }
 
-/// Puts the positions in `set` that are not in `other` into `left`. Returns how many of their
-/// ranges found no room there.
+/// Puts the ranges of `set` that are not in `other` into `left`. Returns the number of ranges that
+/// had no room in `left`.
 fn without(set: &RangeSet, other: &RangeSet, left: &mut RangeSet) -> u64 {
     let mut omitted = 0;
     let mut keep = |range: Range<u64>| omitted += u64::from(left.insert(range, |_| {}).is_err());

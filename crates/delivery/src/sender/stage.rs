@@ -149,7 +149,7 @@ impl<C: Content> TransferSender<C> {
         self.advance(now);
     }
 
-    /// Tells the pass's receivers that it is over. A receiver that still gets blocks over its
+    /// Tells the pass's receivers that the pass is over. A receiver that still gets blocks over its
     /// connection is told after the last of them.
     pub(super) fn end_pass(&mut self, now: Instant) {
         let end = PassEnd {
@@ -174,7 +174,7 @@ impl<C: Content> TransferSender<C> {
 
     pub(super) fn send_pass_end(&mut self, now: Instant, slot: usize, end: PassEnd) {
         if let Some(hash) = self.window.seals_hash() {
-            // From here on this receiver may prove what these seals name.
+            // From here on this receiver may prove that it holds the files that these seals cover.
             self.note_first_holding();
             let bytes = self.manifest.seals_bytes();
             self.tell(now, slot, &Message::Seals(Seals { bytes, hash }));
@@ -196,7 +196,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Goes on when no answer of an expected receiver is awaited any more.
+    /// Goes on to the next pass when no answer of an expected receiver is awaited any more.
     pub(super) fn check_answers(&mut self, now: Instant) {
         let Stage::Answering { .. } = self.stage else {
             return;

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A file that cannot be read is withdrawn, if the sender may do that. From then on it reads as
-//! zeros, and its seals say that it is withdrawn. Seals that receivers were told already may change
-//! by this.
+//! zeros, and its seals say that it is withdrawn. This changes seals that receivers may have been
+//! told already.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 3.
 
@@ -37,7 +37,7 @@ pub(super) struct Window<C> {
     hashes: SlabHashes,
     /// The hash of the seals object, once all content is hashed.
     seals_hash: Option<Hash>,
-    /// A file that cannot be read is withdrawn, and does not end the transfer.
+    /// True when a file that cannot be read is withdrawn instead of ending the transfer.
     may_withdraw: bool,
     withdrawn: BTreeSet<usize>,
     /// Withdrawals that [`Window::take_news`] has not given yet, with their reasons.
@@ -217,7 +217,7 @@ impl<C: Content> Window<C> {
         &mut self.content
     }
 
-    /// Fills the buffer with the content at `position`, unless it is there.
+    /// Fills the buffer with the content at `position`, unless the buffer holds it already.
     fn load(&mut self, position: u64) -> Result<(), ContentError> {
         let end = self.start + self.buffer.len() as u64;
         if (self.start..end).contains(&position) {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Receivers learn this only from the seals, which every receiver checks, even one that comes back
-//! or joins later. A proof by seals that were told before a withdrawal remains valid.
+//! or joins later. A proof that rests on seals told before a withdrawal remains valid.
 //!
 //! **Spec**: `docs/src/protocol.md` section 6.
 

@@ -1,18 +1,19 @@
-//! What one host can cost the others that nobody expects, as it joins a session without a key.
+//! What a host that nobody expects can cost the others when it joins a session without a key.
 
 use super::*;
 use crate::fabric::over_ipv4_and_ipv6;
 use crate::parameters::{GUEST_PATIENCE, GUEST_SHARE, STALL_TIMEOUT};
 
-/// What a receiver does in each millisecond.
+/// What a hostile receiver does in each millisecond.
 type Attack = fn(&mut World, u64);
 
-/// Packets that may be on their way, and that leave in each millisecond.
+/// `WINDOW` is how many packets may be on their way, and `BURST` how many leave in each
+/// millisecond.
 const WINDOW: u64 = 1_000;
 const BURST: u64 = 10;
 
-/// A sender that has always something to send, an honest receiver on the first host, and a hostile
-/// one on the second.
+/// A sender that always has something to send, an honest receiver on the first host, and a hostile
+/// one on the last.
 struct Siege {
     world: World,
     /// Milliseconds in which nothing could be sent.
@@ -26,7 +27,7 @@ impl Siege {
         Self { world, held_ms: 0 }
     }
 
-    /// Runs so many milliseconds; `hostile` sets what the last receiver does.
+    /// Runs `ms` milliseconds; `hostile` sets what the last receiver does.
     fn run(&mut self, ms: u64, mut hostile: impl FnMut(&mut World, u64)) {
         for at in 0..ms {
             let world = &mut self.world;
@@ -49,7 +50,7 @@ impl Siege {
         }
     }
 
-    /// The last host's receiver is gone, and another one is there with this name.
+    /// Replaces the last host's receiver by a new one with this name.
     fn join_again(world: &mut World, name: String) {
         let node = world.reporters.len();
         world.fabric.crash(node);
@@ -145,7 +146,7 @@ fn who_is_expected_has_the_key_or_is_alone_is_waited_for_until_it_has_stalled() 
     }
 }
 
-/// Joins from `host` under `name`; true if it was admitted.
+/// Joins from `host` under `name`. Returns true if the receiver was admitted.
 fn join(audience: &mut Audience, link: u32, host: usize, name: &str) -> bool {
     let (link, peer) = (LinkId(link), Fabric::address(host));
     let before = audience.receiver_count();

@@ -30,7 +30,7 @@ fn source(number: u8) -> IpAddr {
     [10, 0, number, 1].into()
 }
 
-/// What came out.
+/// What the arbiter gave out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Out {
     Found(u32),
@@ -61,7 +61,7 @@ impl Court {
         court
     }
 
-    /// Both feeds have frame 0 whole at 1,000 ms, the first one first.
+    /// Makes a court: both feeds have frame 0 whole at 1,000 ms, `Feed::First` earlier.
     fn begun() -> Self {
         let mut court = Self::new();
         court.whole(1000, Feed::First, 0, 1090);
@@ -82,12 +82,12 @@ impl Court {
         self.hear(ms(now_ms), feed, settled);
     }
 
-    /// The feed has frame `id` whole, which may wait until `give_by_ms`.
+    /// Tells that the feed has frame `id` whole, which may wait until `give_by_ms`.
     fn whole(&mut self, now_ms: u64, feed: Feed, id: u64, give_by_ms: u64) {
         self.tell(now_ms, feed, Settled::Whole(whole(id, give_by_ms)));
     }
 
-    /// The same, before the turn of the frame.
+    /// Does the same as `whole`, before the turn of the frame.
     fn ahead(&mut self, now_ms: u64, feed: Feed, id: u64, give_by_ms: u64) {
         let mut whole = whole(id, give_by_ms);
         whole.is_ahead = true;
@@ -103,7 +103,7 @@ impl Court {
         self.hear(ms(now_ms), feed, lost);
     }
 
-    /// The session of a feed is over; its sender has numbered `end` frames, if it has said so.
+    /// Ends a feed's session. `end`: how many frames its sender says that it has numbered.
     fn end(&mut self, now_ms: u64, feed: Feed, end: Option<u64>) {
         self.hear(ms(now_ms), feed, ended(end));
         self.arbiter.part(ms(now_ms), feed, SESSION);
@@ -161,7 +161,7 @@ fn whole(id: u64, give_by_ms: u64) -> Box<Whole> {
     Box::new(Whole::new(header, room, false, ms(give_by_ms + MARGIN_MS)))
 }
 
-/// The end of a feed whose sender has numbered `end` frames, if it has said so.
+/// Returns the end of a feed. `end`: how many frames its sender says that it has numbered.
 fn ended(end: Option<u64>) -> Settled {
     Settled::Ended(FrameCounts {
         first_id: Some(0),

@@ -22,7 +22,7 @@ fn invite(session_id: u64, required: u16) -> Vec<u8> {
     bytes
 }
 
-/// Lets a host dial the receiver and say what session it has. Returns what the receiver answers.
+/// Lets a host dial the receiver and name its session. Returns what the receiver answers.
 fn knock<I: Intake>(
     receiver: &mut Transfers<I>,
     now: Instant,
@@ -36,7 +36,7 @@ fn knock<I: Intake>(
         .map_or("nothing", |(_, name)| name)
 }
 
-/// What each connection is told from now on, in order.
+/// Returns what each connection is told from now on, in order.
 fn told_to<I: Intake>(receiver: &mut Transfers<I>) -> Vec<(LinkId, &'static str)> {
     let mut told = Vec::new();
     while let Some(command) = receiver.poll_link() {
@@ -174,7 +174,7 @@ fn offer<I: Intake>(receiver: &mut Transfers<I>, now: Instant, link: LinkId) {
     receiver.handle_link(now, link, LinkEvent::Data, &bytes);
 }
 
-/// Who is greeted from now on.
+/// Returns the connections that are greeted from now on.
 fn greeted<I: Intake>(receiver: &mut Transfers<I>) -> Vec<LinkId> {
     let told = told_to(receiver).into_iter();
     let greeted = told.filter(|&(_, name)| name == "HELLO");
@@ -345,7 +345,7 @@ fn who_waits_leaves_the_line_with_its_connection_and_is_told_the_end() {
     assert!(!told.iter().any(|(link, _)| link.0 == 4), "{told:?}");
 }
 
-/// A receiver with a line of `waiting_max` places that asks nobody at present.
+/// Makes a receiver with a line of `waiting_max` places that asks nobody at present.
 fn busy(waiting_max: usize) -> Transfers<Choosy> {
     let mut config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
     (config.waiting_max, config.prospects_max) = (waiting_max, 0);

@@ -1,4 +1,4 @@
-//! Real senders at the door of a receiver: all are proven in the end, one after the other.
+//! Real senders that dial a receiver: in the end, each gets the receiver's proof.
 
 use super::*;
 use crate::{Carriage, TransferSender, TransferSenderConfig, TransferSenderEvent, fabric::linked};
@@ -31,7 +31,7 @@ impl Served {
         }
     }
 
-    /// Takes a turn of everybody.
+    /// Lets every sender and the receiver take a turn.
     fn turn(&mut self) {
         self.now += TURN;
         let now = self.now;
@@ -56,7 +56,7 @@ impl Served {
         while receiver.pop_event().is_some() {}
     }
 
-    /// Goes on until all senders are done; each has the receiver's proof.
+    /// Takes turns until all senders are done, and checks that each has the receiver's proof.
     fn all_are_proven(&mut self) {
         while !self.senders.iter().all(TransferSender::is_finished) {
             self.turn();
@@ -70,7 +70,7 @@ impl Served {
     }
 }
 
-/// Events that a node is given in a turn.
+/// The most events that a node is given in a turn.
 const EVENTS_MAX: usize = 1_000;
 
 #[test]

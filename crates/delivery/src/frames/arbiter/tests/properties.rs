@@ -1,4 +1,5 @@
-//! Whatever two feeds bring and tell, against a naive arbiter and with real receivers.
+//! Properties of an arbiter that hold whatever two feeds bring and tell: compared with a naive
+//! arbiter, and with real receivers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +37,7 @@ impl Model {
             .any(|&(known, ..)| known == id)
     }
 
-    /// Takes what the arbiter gave out at `now_ms`, and checks it.
+    /// Takes what the arbiter gave out at `now_ms`, and checks that against the model.
     fn check(&mut self, now_ms: u64, out: &[Out], patience_ms: impl Fn(&Self) -> u64) {
         for given in out {
             let next = self.next();
@@ -66,8 +67,9 @@ impl Model {
     }
 }
 
-/// What two feeds tell of frames: for each frame and feed, whether it is whole, and how many
-/// milliseconds after the frame before it is told of.
+/// Generates what two feeds tell of frames: for each frame and feed, whether the feed has the frame
+/// whole, and how many milliseconds pass from what the feed tells of the previous frame to what it
+/// tells of this one.
 fn fates() -> impl Strategy<Value = Vec<[(bool, u64); 2]>> {
     let fate = || (prop::bool::weighted(0.8), 0_u64..120);
     let pair = (fate(), fate()).prop_map(|(one, other)| [one, other]);
@@ -85,7 +87,7 @@ enum Word {
     Turn(u64),
     Lost(u64, u64),
     Ended(Option<u64>),
-    /// Its session is over, and it is found again.
+    /// The feed's session is over, and is found again.
     Back,
     Nothing,
 }
@@ -168,8 +170,9 @@ proptest! {
         }
     }
 
-    /// Whatever two feeds tell, and however they contradict themselves: numbers leave in order and
-    /// once between two ends, none is given out when it is due, and all memory comes back.
+    /// Whatever two feeds tell, even if they contradict themselves: between two ends of a stream,
+    /// numbers leave in order, each once. No frame is given out once it is due, and all memory
+    /// comes back.
     #[test]
     fn no_words_of_a_feed_make_a_number_leave_twice(told in words()) {
         let mut court = Court::new();
@@ -282,7 +285,8 @@ proptest! {
     }
 }
 
-/// Checks that numbers come once and in order, and strikes whole frames out. Returns the next one.
+/// Checks that numbers come once and in order, and removes whole frames from `whole`. Returns the
+/// next number.
 fn account(out: &[Out], whole: &mut BTreeSet<u64>, frames: u64) -> u64 {
     let mut next = 0;
     for given in out {
