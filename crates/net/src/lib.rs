@@ -1,6 +1,6 @@
-//! What the pure crates leave to the system: packets and control connections over real [`socket`]s,
-//! files on a real [`disk`]. The two parts share only [`SystemError`].
-//! Beside them, [`http`] is what the pages of a running program need.
+//! Input and output on a real system: packets and control connections over [`socket`]s, and files
+//! on a [`disk`]. These two parts share only [`SystemError`]. Beside them, [`http`] serves the
+//! pages of a running program.
 //!
 //! In the shipped programs, the run loop of a session with packets drives a [`UdpIo`], or several
 //! as one [`WaysIo`]. The caller of [`UdpIo::open`] chooses the interface, and hands it in as an

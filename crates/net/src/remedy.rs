@@ -4,7 +4,8 @@ use std::fmt;
 
 /// What the reader of an error can do about it.
 ///
-/// The text made here names no flag. A command with a flag for a variant uses words of its own.
+/// The text that [`fmt::Display`] writes names no command-line flag. A command that has a flag for
+/// the remedy writes its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::SystemError;
 
-/// The connections of a session without packets, and the loop's way to wait for them.
+/// The TCP connections of a session that has no packets, and the means to wait for them.
 #[derive(Debug)]
 pub struct LinkIo {
     links: Links,
@@ -58,8 +58,8 @@ impl LinkIo {
         self.links.stop_listening();
     }
 
-    /// Looks at what holds each connection back, at most ten times a second; less often where there
-    /// are more than 256.
+    /// Looks at what holds each connection back, at most ten times a second, and less often when
+    /// there are more than 256 connections.
     ///
     /// **Cost**: three system calls for each connection, when it is time.
     pub fn look(&mut self) {
@@ -93,7 +93,8 @@ impl LinkIo {
             .arm(base::earliest(deadline, self.links.due()));
     }
 
-    /// Takes the next warning: something works, but not as asked.
+    /// Takes the next warning; `None` when there is none. A warning says that something works, but
+    /// not as asked.
     pub fn take_warning(&mut self) -> Option<String> {
         self.tally.take_warning()
     }
@@ -175,14 +176,14 @@ impl Io for LinkIo {
 }
 
 impl AsFd for LinkIo {
-    /// Returns the descriptor that is readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner has something to receive or to do.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 }
 
 impl AsRawFd for LinkIo {
-    /// Returns the descriptor that is readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner has something to receive or to do.
     fn as_raw_fd(&self) -> RawFd {
         self.readiness.as_fd().as_raw_fd()
     }

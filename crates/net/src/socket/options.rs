@@ -17,7 +17,7 @@ pub struct SocketOptions {
     /// Whether receivers on the sending host get the data too. Default true, which is the kernel's
     /// default, too.
     pub multicast_loop: bool,
-    /// Receive buffer in bytes. Default 8 MiB: 3 ms of 20 Gbit/s.
+    /// Receive buffer in bytes. Default 8 MiB, which holds 3 ms of data at 20 Gbit/s.
     pub receive_buffer_bytes: usize,
     /// Send buffer in bytes. Default 212,992, which is the kernel's default, too: six full runs,
     /// which take 3 ms to leave at 1 Gbit/s. More would delay the repairs queued behind them, and a
@@ -39,7 +39,7 @@ pub struct SocketOptions {
     /// The most control connections that may be open at a time. A connection that this end has
     /// closed, and its peer has not, makes room for another. Default 32,768.
     pub links_max: usize,
-    /// How long a control connection's peer may answer nothing at TCP level. Default 30 s.
+    /// How long the peer of a control connection may stay silent at TCP level. Default 30 s.
     pub link_silence: Duration,
     /// System calls that fail on purpose. Default none.
     pub faults: Faults,
@@ -104,7 +104,7 @@ impl SocketOptions {
     /// header has room for.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// When a value is out of range; the error names the range.
     pub fn check(&self) -> Result<(), SystemError> {
         let refuse = |what: String, cause, advice| {
             Err(SystemError::refused("use", what, cause).advise(advice))
@@ -205,7 +205,8 @@ impl fmt::Display for WaitStrategy {
 
 /// The largest differentiated services code point.
 const DSCP_MAX: u8 = 63;
-/// Polls of `busy` without a number: about 50 us, as much as a sleep and a wake-up cost together.
+/// How many times `busy` polls before a sleep when it is given without a number. That takes about
+/// 50 us, which is what a sleep and a wake-up cost together.
 const POLLS: u32 = 200;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What held the sending side of a TCP connection back: a share of the time for each cause.
-//! Together the shares are the whole time.
+//! The causes that held back the sending side of a TCP connection, each with its share of the time.
+//! The shares add up to the whole time.
 //!
 //! The kernel counts the time during which a connection was busy, that is, had data queued or under
 //! way. It also counts two parts of this time: the part during which the peer's window kept the
@@ -27,13 +27,13 @@ use sys::{SocketBuffers, TcpInfo};
 /// How long each cause held a connection back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpShares {
-    /// Nothing was queued or under way: the application gave nothing to send.
+    /// Time during which nothing was queued or under way: the application gave nothing to send.
     pub application: Duration,
-    /// The peer's receive window was full.
+    /// Time during which the peer's receive window was full.
     pub receiver: Duration,
-    /// This end's send buffer was too small for what was under way.
+    /// Time during which this end's send buffer was too small for the data under way.
     pub send_buffer: Duration,
-    /// The rest: loss, queues, pacing, the congestion window.
+    /// The rest of the time: loss, queues, pacing or the congestion window held the data back.
     pub network: Duration,
 }
 
@@ -53,7 +53,7 @@ pub enum TcpLimit {
 /// Why the network holds a connection back, by the signs that the kernel counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetworkLimit {
-    /// Segments were lost and sent again, or timeouts waited for.
+    /// Segments were lost and sent again, or the sender waited for a retransmission timeout.
     Loss,
     /// Packets wait in a queue on the way: the round trip is far longer than the shortest.
     Queue,
@@ -168,23 +168,23 @@ fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     makes_wait && info.notsent_bytes() == Some(0) && has_window && !has_gap
 }
 
-/// What the kernel counted about the network between two looks at a connection.
+/// The kernel's counts about the network between two looks at a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkSigns {
     /// Bytes sent, those sent again included.
     pub sent_bytes: u64,
     /// Bytes sent again.
     pub resent_bytes: u64,
-    /// Timeouts.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// The smoothed round trip at the end, in microseconds.
+    /// The smoothed round-trip time at the later of the two looks, in microseconds.
     pub rtt_us: u64,
-    /// The shortest recent round trip, in microseconds.
+    /// The shortest recent round-trip time at the later of the two looks, in microseconds.
     pub rtt_us_min: u64,
 }
 
 impl AddAssign for NetworkSigns {
-    /// Adds the counts of a later span, and takes its round trips.
+    /// Adds the counts of a later span, and takes over the round-trip times of that span.
     fn add_assign(&mut self, later: Self) {
         self.sent_bytes += later.sent_bytes;
         self.resent_bytes += later.resent_bytes;
@@ -194,7 +194,7 @@ impl AddAssign for NetworkSigns {
 }
 
 impl NetworkSigns {
-    /// Returns what was counted between two looks; what the kernel does not count is 0.
+    /// Returns the counts between two looks; a count that the kernel does not keep is 0.
     #[must_use]
     pub fn between(before: &TcpInfo, after: &TcpInfo) -> Self {
         let count = |of: fn(&TcpInfo) -> Option<u64>| {
@@ -239,8 +239,8 @@ impl NetworkSigns {
 
 /// When more than one byte in this many was sent again, loss is the limit.
 const LOSS_ONE_IN: u64 = 500;
-/// When the round trip exceeds this many times the shortest by more than [`QUEUE_US_MIN`]
-/// microseconds (what scheduling may cost), a queue is the limit.
+/// When the round trip is longer than this many times the shortest plus [`QUEUE_US_MIN`]
+/// microseconds (the time that scheduling may cost), a queue is the limit.
 const QUEUE_TIMES: u64 = 2;
 const QUEUE_US_MIN: u64 = 1_000;
 

@@ -4,19 +4,19 @@ use std::{collections::VecDeque, net::SocketAddr};
 
 use super::counters::UdpCounters;
 
-/// Counters and the warnings not yet collected.
+/// The counters of a session's sockets, and the warnings that the owner has not collected yet.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) counters: UdpCounters,
-    /// Destination and errno of the last run that the kernel refused from its first datagram on,
-    /// for another reason than want of room.
+    /// Destination and errno of the last run of which the kernel took no datagram, where the reason
+    /// was not a lack of room.
     pub(super) refused: Option<(SocketAddr, i32)>,
     warnings: VecDeque<String>,
 }
 
 impl Tally {
-    /// Keeps a warning for the owner. Beyond the bound, the oldest warning is forgotten; all are
-    /// counted.
+    /// Keeps a warning for the owner. Beyond [`WARNINGS_MAX`], the oldest warning is forgotten. The
+    /// counter includes forgotten ones.
     pub(super) fn warn(&mut self, text: String) {
         self.counters.warnings += 1;
         if self.warnings.len() == WARNINGS_MAX {

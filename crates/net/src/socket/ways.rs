@@ -7,9 +7,9 @@
 //!   link_* <──> way n ┘   over theirs
 //! ```
 //!
-//! A packet's path and a connection's number say by which way it came. Connections that this host
-//! dials leave by the kernel's route, except those to a link-local IPv6 address without a scope:
-//! these leave by way 0.
+//! The path of a packet, and the number of a connection, say by which way the packet or the
+//! connection came. Connections that this host dials leave by the kernel's route, except those to a
+//! link-local IPv6 address without a scope: these leave by way 0.
 
 use std::{
     net::SocketAddr,
@@ -34,7 +34,7 @@ pub struct WaysIo {
     ways: Vec<UdpIo>,
     readiness: Readiness,
     tally: Tally,
-    /// The way that is asked first; they take turns.
+    /// The index of the way that is asked first; the ways take turns.
     turn: usize,
 }
 
@@ -81,7 +81,8 @@ impl WaysIo {
         self.readiness.waker()
     }
 
-    /// Takes the next warning: something works, but not as asked.
+    /// Takes the next warning; `None` when there is none. A warning says that something works, but
+    /// not as asked.
     pub fn take_warning(&mut self) -> Option<String> {
         self.ways.iter_mut().find_map(UdpIo::take_warning)
     }
@@ -109,7 +110,7 @@ impl WaysIo {
         LinkId(link.0 * self.ways.len() as u32 + way as u32)
     }
 
-    /// Returns the way of a connection, and its number there.
+    /// Returns the way that a connection belongs to, and the connection's number in that way.
     fn inner(&mut self, link: LinkId) -> (&mut UdpIo, LinkId) {
         let count = self.ways.len() as u32;
         (
@@ -185,7 +186,7 @@ impl Io for WaysIo {
         for way in &mut self.ways {
             end = base::earliest(end, way.wait_elsewhere(until));
         }
-        // Each way finds out by itself what has come.
+        // This does not note which way is ready: each way looks at its own sockets afterwards.
         self.readiness.wait(end, &mut self.tally, |_, _| {});
     }
 }

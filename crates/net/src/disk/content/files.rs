@@ -15,17 +15,17 @@ use wire::object::ErrorCode;
 
 use crate::disk::tree::mtime_of;
 
-/// Where a top-level name of the manifest comes from.
+/// The path or open file that a top-level name of the manifest stands for.
 #[derive(Debug)]
 pub(crate) enum Root {
     Path(PathBuf),
     File(fs::File),
 }
 
-/// Where each top-level name of the manifest comes from.
+/// For each top-level name of the manifest, the path or open file that it stands for.
 pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 
-/// A reader of files, which keeps some of them open.
+/// A reader of files, which keeps at most [`OPEN_MAX`] of them open.
 #[derive(Debug)]
 pub(super) struct Files {
     roots: Arc<Roots>,
@@ -51,7 +51,8 @@ impl Withdrawn {
     }
 }
 
-/// The directory of the last entry, kept open because its neighbours usually come next.
+/// The directory of the last entry, kept open because the next entry is usually in the same
+/// directory.
 #[derive(Debug, Default)]
 pub(crate) struct Parents(Option<(PathBuf, Directory)>);
 
@@ -121,9 +122,9 @@ impl Files {
         Ok(())
     }
 
-    /// Fills `out` as [`Files::read`] does, but reads no content from a disk. Returns false when
-    /// that is not possible; `out` may then have changed. It is possible only when the range is in
-    /// memory and is a part, not all, of one file that is not withdrawn.
+    /// Fills `out` as [`Files::read`] does, but only with content that the system has in memory.
+    /// Returns false when that fails; `out` may then have changed. It can succeed only for a range
+    /// that is a part, not all, of one file that is not withdrawn.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {
@@ -134,8 +135,7 @@ impl Files {
         if self.withdrawn.contains(index) || (at == 0 && is_last) {
             return false;
         }
-        // If anything is wrong with the file, [`Files::read`] finds that as well, and returns the
-        // error.
+        // The error is dropped here: [`Files::read`] finds it, too, and returns it.
         let Ok(file) = self.file(manifest, index, false) else {
             return false;
         };

@@ -3,10 +3,10 @@
 //! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or many
 //! small files, each of which must be opened first. A thread reads the next pieces into a few
 //! buffers. While the session's thread needs pieces in order, it takes them from these buffers. The
-//! session's thread itself does the short reads that bring one receiver what it lacks. It also
+//! session's thread itself does the short reads for single receivers that lack some bytes. It also
 //! reads a piece of a long file itself, if the system has the piece in memory and the reading
-//! thread is not about to read it. It would cost several times as much to take such a piece from
-//! the thread, which has read it on another processor.
+//! thread is not about to read it. Taking such a piece from the reading thread would cost several
+//! times as much, because that thread runs on another processor.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
@@ -57,7 +57,8 @@ impl FileContent {
         }
     }
 
-    /// Returns the reading thread's queue; `None` when the system gives no thread.
+    /// Returns the reading thread's queue, and starts the thread on the first call; `None` when the
+    /// system gives no thread.
     fn ahead(&mut self) -> Option<&Ahead> {
         if self.ahead.is_none() && !self.has_no_thread {
             let ahead = Arc::new(Ahead::default());
@@ -148,11 +149,12 @@ struct State {
     /// The pieces that were read ahead, in the order of the content, without gaps.
     pieces: VecDeque<Piece>,
     spare: Vec<Vec<u8>>,
-    /// The position to read next.
+    /// The position in the content that the reading thread reads next.
     next: u64,
     /// How many pieces may be read ahead.
     depth: usize,
-    /// How many jumps there were. A piece whose reading began before a jump is dropped.
+    /// How many times reading ahead began anew at a given position (a jump). A piece whose reading
+    /// began before a jump is dropped.
     jump: u64,
     is_stopped: bool,
 }
@@ -284,12 +286,12 @@ impl State {
     }
 }
 
-/// Returns the length in bytes of the piece at `start`, a multiple of [`PIECE_BYTES`].
+/// Returns the length in bytes of the piece at `start`. `start` is a multiple of [`PIECE_BYTES`].
 fn piece_len(manifest: &Manifest, start: u64) -> u64 {
     PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
-/// Bytes of a piece.
+/// Length of a piece in bytes; the last piece of the content may be shorter.
 const PIECE_BYTES: u64 = 256 << 10;
 /// The most pieces that are read ahead: 2 MiB together.
 const DEPTH_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! What is read ahead is what lies there, in whatever order it is asked for.
+//! Content that is read ahead equals the files' bytes, in whatever order it is asked for.
 
 use std::{fs, path::PathBuf};
 
@@ -113,7 +113,8 @@ fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     assert!(out == bytes[..len]);
 }
 
-/// One file in memory is read without the thread; its last piece must find the change, too.
+/// A file in memory is read without the reading thread. The read of its last piece must find the
+/// change, too.
 #[test]
 fn a_long_file_in_memory_that_changes_while_it_is_read_is_told_at_its_end() {
     let scratch = Scratch::new("cached");

@@ -1,4 +1,5 @@
-//! Sets the extended attributes of what has arrived, if the receiver was told to.
+//! Sets the extended attributes of the files and directories that have arrived, if the receiver was
+//! told to.
 //!
 //! Files and directories get their attributes through descriptors, before they get a mode that may
 //! forbid opening them. A file that is already in place gets attributes only if all its names are
@@ -21,13 +22,13 @@ use sys::file::{Status, attribute, attribute_names, remove_attribute, set_attrib
 /// The attributes of a manifest's entries.
 #[derive(Debug)]
 pub(super) struct Attributes {
-    /// Set 0 is empty.
+    /// The different sets of attributes. Set 0 is empty.
     sets: Vec<Vec<Attribute>>,
-    /// The set of each entry.
+    /// For each entry of the manifest, the index in `sets` of its set.
     of: Vec<u32>,
     /// For each attribute name that could not be set: the number of entries, and the reason.
     refused: BTreeMap<Vec<u8>, (u64, String)>,
-    /// The number of entries for all names beyond the first 16.
+    /// How often an attribute with any other name, beyond the first 16 names, could not be set.
     refused_unlisted: u64,
 }
 
@@ -96,7 +97,8 @@ impl Attributes {
         let Err(error) = done else { return Ok(()) };
         match error.kind() {
             io::ErrorKind::StorageFull => {
-                // Some filesystems keep all attributes of a file in one block.
+                // Some filesystems keep all attributes of a file in one block, which may be full
+                // while the disk has room.
                 self.refuse(name, NO_ROOM);
                 Ok(())
             }
@@ -181,8 +183,8 @@ fn while_writable(open: &impl AsFd, act: impl Fn() -> io::Result<()>) -> io::Res
 /// Why some attributes are not set.
 const NEVER: &str = "receivers never take these from the network";
 const NO_ROOM: &str = "no room is left for it on the disk, or among the file's attributes";
-/// The most names of attributes that are told apart when they cannot be set.
+/// The most names that are listed when attributes cannot be set.
 const NAMED_MAX: usize = 16;
 const OWNER_WRITES: u32 = 0o200;
-/// The error when a mode forbids a call. When the error is EPERM, no other mode would help.
+/// The errno of a call that the mode of the file forbids. After EPERM, another mode would not help.
 const EACCES: i32 = 13;

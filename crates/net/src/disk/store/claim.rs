@@ -100,7 +100,7 @@ fn remove_below(place: &Directory) {
             }
         }
     }
-    // A directory is found before those in it, so the last ones found go first.
+    // A directory is found before its subdirectories, so the last one found is removed first.
     for path in directories.iter().rev() {
         drop(place.remove_directory(path));
     }
@@ -167,8 +167,8 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Why there is no claim.
+/// The reason why a claim is refused: another receiver has it.
 pub(super) const TAKEN: &str = "another receiver takes this transfer into it";
-/// The most attempts. An attempt is repeated only when another receiver ends at that moment. That
-/// does not happen this often in a row.
+/// The most attempts to lock the file. An attempt is repeated only when another receiver ends at
+/// that moment, which does not happen 100 times in a row.
 const ATTEMPTS_MAX: usize = 100;

@@ -42,14 +42,14 @@ pub enum DiskCall {
     SetAttributes,
     /// Making the disk write a file, a directory or the whole filesystem.
     Sync,
-    /// Giving a name.
+    /// Renaming a file or directory.
     Rename,
 }
 
 /// A fault for tests: one kind of call fails, from a certain call on; or one call stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFault {
-    /// Which kind of call.
+    /// The kind of call that fails.
     pub call: DiskCall,
     /// How many of these calls succeed first.
     pub after: u32,
@@ -62,7 +62,7 @@ pub struct DiskFault {
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     fault: Option<Arc<Planned>>,
-    /// The bits that a file is made without (umask); all bits when they are unknown.
+    /// The permission bits that new files do not get (umask); 0o777 when they are unknown.
     mask: u32,
     modes: Modes,
 }
@@ -164,7 +164,7 @@ impl Disk {
         within.open_to_read(path)
     }
 
-    /// Opens the directory in which everything will be; makes it unless it exists.
+    /// Opens the receive directory; makes it unless it exists.
     pub(super) fn open_directory(&self, path: &Path) -> io::Result<Directory> {
         self.before(DiskCall::MakeDirectory)?;
         std::fs::create_dir_all(path)?;
@@ -283,7 +283,7 @@ impl Disk {
         file.sync_all()
     }
 
-    /// Syncs a file's bytes, and what it takes to find them.
+    /// Syncs a file's bytes, and only those of its metadata that are needed to read the bytes.
     pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
         self.before(DiskCall::Sync)?;
         file.sync_data()

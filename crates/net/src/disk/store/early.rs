@@ -17,7 +17,7 @@ use std::{
 
 use super::disk::Disk;
 
-/// The thread that syncs ahead of the end; it starts with the first long file.
+/// The thread that syncs long files before the transfer's end. The first long file starts it.
 #[derive(Debug, Default)]
 pub(super) struct EarlySync(Option<Running>);
 

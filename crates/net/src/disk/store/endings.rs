@@ -1,5 +1,5 @@
-//! Waits for the disk's threads of stores that are gone, but only when that holds up no other
-//! transfer.
+//! Waits for the disk's threads of dropped stores, but only at a time when the wait holds up no
+//! other transfer.
 //!
 //! A disk may stand still. A thread that serves many connections must not wait for it whenever one
 //! transfer ends, so the wait comes at the end of all transfers. When a manifest is offered again
@@ -14,11 +14,11 @@ use delivery::ManifestId;
 
 use super::{END_WAIT, queue::Queue};
 
-/// What the disk's threads of dropped stores still do. All clones share it. The drop of the last
-/// clone waits until these threads have ended, 2 s at most for all together.
+/// The disk's threads of dropped stores that are still at work. All clones share this list. The
+/// drop of the last clone waits until these threads have ended, 2 s at most for all together.
 ///
-/// Invariant: nothing is kept but the queues of threads at work, and of threads that have ended
-/// since the last call.
+/// Invariant: only the queues of threads at work, and of threads that have ended since the last
+/// call, are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Arc<Pending>);
 
@@ -32,7 +32,8 @@ impl Endings {
         self.at_work().push((manifest, queue));
     }
 
-    /// Returns how many dropped or abandoned stores still work. **Cost**: a look at each.
+    /// Returns how many dropped or abandoned stores have disk threads still at work. **Cost**: one
+    /// lock for each of them.
     #[must_use]
     pub fn count(&self) -> usize {
         self.at_work().len()

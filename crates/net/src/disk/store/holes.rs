@@ -48,8 +48,8 @@ pub(super) fn parts(
 /// Bytes of the shortest run of zeros that becomes a hole: most filesystems give room in pieces of
 /// this length.
 const HOLE_BYTES_MIN: usize = 4096;
-/// Bytes of the shortest run of zeros that becomes a hole where the given bytes begin or end. For a
-/// shorter run, the system call costs more than the hole saves.
+/// Bytes of the shortest run of zeros that becomes a hole if it lies at the beginning or end of the
+/// given bytes. For a shorter run, the system call costs more than the hole saves.
 const EDGE_BYTES_MIN: usize = 512;
 /// Bytes between two probes: a run of [`HOLE_BYTES_MIN`] zeros cannot lie between them.
 const PROBE_BYTES: usize = HOLE_BYTES_MIN / 2;

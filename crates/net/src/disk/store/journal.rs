@@ -1,4 +1,4 @@
-//! What a staging directory holds, written down so that it survives the receiver.
+//! The record of what a staging directory holds: a file that outlives the receiver.
 //!
 //! An append-only file next to the staged content: a header, then one record for each range whose
 //! bytes are in their files. A record is written after its bytes. So after `kill -9` every record
@@ -46,11 +46,12 @@ pub(super) struct Journal {
 /// What an earlier attempt left behind.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Ranges whose bytes are in their files.
+    /// Ranges of content whose bytes the earlier attempt has put into their files.
     pub(super) held: RangeSet,
     /// The earlier attempt had begun to rename files.
     pub(super) is_committing: bool,
-    /// The machine was restarted since that attempt, so these bytes may not have reached the disk.
+    /// The machine was restarted after the earlier attempt, so the held bytes may not have reached
+    /// the disk.
     pub(super) is_other_boot: bool,
     content_bytes: u64,
 }
@@ -86,13 +87,13 @@ impl Journal {
         self.untold_bytes += len;
     }
 
-    /// Returns true when the notes should be written now.
+    /// Returns true when the records that wait in memory should be written now.
     pub(super) fn is_due(&self) -> bool {
         self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
     }
 
-    /// Writes the notes. When the file has grown long, replaces all its records by records of
-    /// `held`: all ranges whose bytes are in their files.
+    /// Writes the records that wait in memory. When the file has grown long, replaces all its
+    /// records by those of `held`, which has all ranges whose bytes are in their files.
     pub(super) fn flush(
         &mut self,
         disk: &Disk,
@@ -268,8 +269,8 @@ const MAGIC: &[u8; 8] = b"TWLstage";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 24;
-/// The most ranges that are kept in memory, 16 bytes each. When there are more gaps, some bytes are
-/// fetched again.
+/// The most ranges that are kept in memory, 16 bytes each. When there are more ranges, some bytes
+/// are fetched again.
 pub(super) const HELD_RANGES_MAX: usize = 65_536;
 /// Bytes of content whose records may gather before they are written. `kill -9` loses at most about
 /// this much content, besides what is in the queue.

@@ -27,10 +27,10 @@ use crate::SystemError;
 pub struct Leftover {
     /// The manifest of the transfer.
     pub manifest: ManifestId,
-    /// How many bytes of its content are staged.
+    /// How many bytes of the transfer's content are staged.
     pub bytes: u64,
-    /// When its journal was last written, by the wall clock; without a journal, when its staging
-    /// directory last changed.
+    /// When the transfer's journal was last written, by the wall clock; without a journal, when the
+    /// transfer's staging directory last changed.
     pub changed: SystemTime,
 }
 
@@ -66,7 +66,7 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
 /// The transfer of the receiver that tidies leftovers up.
 pub(super) struct Current<'a> {
     pub(super) manifest: &'a Manifest,
-    /// True when everything in it has its final name.
+    /// True when all entries of `manifest` have their final names.
     pub(super) is_in_place: bool,
 }
 
@@ -142,9 +142,9 @@ pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -
     bytes.sum()
 }
 
-/// Returns true when `current` has every path that is staged: the leftover is then another version
-/// of the same files. Returns false when the leftover's attempt had begun to rename files, or has
-/// staged no file.
+/// Returns true when `current` has every path that the leftover has staged: the leftover is then
+/// another version of the same files. Returns false when the leftover's attempt had begun to rename
+/// files, or has staged no file.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {

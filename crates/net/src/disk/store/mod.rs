@@ -13,7 +13,7 @@
 //! Nothing that a transfer brings is visible under its final name before the whole transfer is
 //! verified and synced. The staging directories are this user's alone, and what is renamed is the
 //! file that was hashed. Every name is opened beneath DIR and no link is followed on the way, so
-//! that no manifest leads out of it. Only the permission bits of a manifest's modes are used:
+//! that no manifest leads out of DIR. Only the permission bits of a manifest's modes are used:
 //! nobody gets a set-user-id program from the network. The staged files are removed once everything
 //! has its name and this store is dropped. After a failure they are removed when they hold nothing
 //! worth keeping, or must not be kept; otherwise the next attempt continues from them.
@@ -86,7 +86,7 @@ use worker::Worker;
 /// A store that keeps a manifest's content in a directory.
 #[derive(Debug)]
 pub struct FileStore {
-    /// The directory as the user knows it.
+    /// The path of the receive directory as the owner gave it.
     shown: PathBuf,
     options: StoreOptions,
     /// The manifest that was prepared last.
@@ -98,11 +98,11 @@ pub struct FileStore {
     ending: Option<Arc<Queue>>,
     /// The extent that is being filled.
     extent: Option<Extent>,
-    /// The store takes content.
+    /// True while the store accepts content of the transfer.
     is_open: bool,
-    /// Slabs whose hashes were asked for and have not come.
+    /// Number of slabs whose hashes were asked for and have not come.
     hashes_open: usize,
-    /// Events of this side that were not polled yet.
+    /// Events that the session's thread made itself and that were not polled yet.
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
 }
@@ -110,8 +110,8 @@ pub struct FileStore {
 /// What happens to files that exist already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// The transfer is refused: before any content is sent, or when its files are about to get
-    /// their names.
+    /// The transfer is refused before any content is sent. If such a file appears later, the
+    /// transfer fails when its files get their names.
     #[default]
     Refuse,
     /// Files and links are replaced, each in one step; directories are kept and filled.
@@ -128,47 +128,49 @@ pub struct StoreOptions {
     pub existing: Existing,
     /// What happens to files that the transfer does not bring. Default: they stay.
     pub delete: Delete,
-    /// What the store's thread calls when [`Store::poll_event`] should be called: there is an
-    /// event, or the disk has caught up or has nothing to do. The function should end the wait of
-    /// the thread that polls, as [`crate::Waker::wake`] does, and do nothing else. Without a
-    /// function, the owner polls the store. Default none.
+    /// A function that the store's thread calls when [`Store::poll_event`] should be called: there
+    /// is an event, or the disk has caught up or has nothing to do. The function should end the
+    /// wait of the thread that polls, as [`crate::Waker::wake`] does, and do nothing else. Without
+    /// a function, the owner polls the store by itself. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
     /// Runs of zeros take no room on the disk, even when the sender does not ask for that
-    /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
-    /// is reached. Default false.
+    /// ([`ManifestHeader::SPARSE`]). Then no space is reserved beforehand, so a full disk shows
+    /// only while content is written. Default false.
     pub sparse: bool,
-    /// Who owns what arrives, where the sender says who owned it. Default: whoever receives it.
+    /// The owners that arriving files get, where the sender names owners. Default: the user that
+    /// receives them.
     pub owner: Owners,
     /// Files and directories get the extended attributes that they have at the sender, where the
     /// sender tells these. Attributes of users (`user.*`) that the sender does not have are then
     /// removed. Default false.
     pub attributes: bool,
-    /// Which permission bits are set. Default: those that the process's mask leaves.
+    /// Which permission bits are set. Default: those that the process's umask leaves.
     pub modes: Modes,
-    /// Names that begin with a dot are taken at the top of a transfer, too: there they may be a
-    /// program's settings. Default false.
+    /// Names that begin with a dot are accepted at the top of a transfer, too. In a home directory
+    /// such names may be a program's settings. Default false.
     pub takes_dot_names: bool,
-    /// What was received stays staged after a failure, for a later attempt, unless it is next to
-    /// nothing. Default true.
+    /// What was received stays staged after a failure, for a later attempt, unless it is less than
+    /// both 1 MiB and a hundredth of the transfer. Default true.
     pub keep_staged: bool,
-    /// What transfers may take of the disk; the stores of one receiver share it. Default: the
-    /// defaults of [`RoomLimits`].
+    /// The room on the disk that transfers may take; the stores of one receiver share it. Default:
+    /// the defaults of [`RoomLimits`].
     pub room: Room,
-    /// With these, a store that is dropped does not wait for its disk. The drop of the last clone
-    /// of these waits for all such stores together, 2 s at most. A store also waits, on its own
-    /// thread, for earlier stores of the same manifest, 10 s at most. Default: none, so the drop of
-    /// each store waits for its own disk, 2 s at most.
+    /// A list of the dropped stores that still use the disk. With it, the drop of a store does not
+    /// wait for the disk. Instead, the drop of the list's last clone waits for all these stores
+    /// together, 2 s at most. A store also waits, on its own thread, for earlier stores of the same
+    /// manifest, 10 s at most. Default: none, so the drop of each store waits for its own disk, 2 s
+    /// at most.
     pub endings: Option<Endings>,
     /// The most memory for content that is not written yet, in bytes; at least 128 KiB. When about
     /// a quarter is used, the store holds the sender back. The rest is for data that is under way
     /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
     /// disk) is lost. Default 6 MiB.
     pub queue_bytes_max: usize,
-    /// A fault to rehearse. Default none.
+    /// A fault to simulate, for tests. Default none.
     pub fault: Option<DiskFault>,
 }
 
-/// Why an operation failed, and what it was done to.
+/// A failed operation: what it was, on which path, and its error.
 #[derive(Debug)]
 struct Fault {
     doing: &'static str,
@@ -457,7 +459,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Exists,
             "remove it, or have the receiver replace what exists",
         ),
-        // The error's own text says what to do, when it is not the system's.
+        // An error that comes from no system call has its own text, which says what to do.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             (ErrorCode::Permission, "")
         }

@@ -1,10 +1,11 @@
 //! Sets the owners of what has arrived, if the receiver was told to.
 //!
-//! Numbers and names are the sender's. For each of them, the receiver decides once which of its own
-//! users or groups is meant. Staged files and links get their owner while they are in the store's
-//! own directory. A file that is already in place gets its owner through a descriptor, and only if
-//! all its names are the transfer's. Otherwise somebody who may write in the directory could have
-//! another user's file given away.
+//! The manifest names users and groups by the sender's numbers and names. For each of them, the
+//! receiver decides once which of its own users or groups is meant. Staged files and links get
+//! their owner while they are in the store's own directory. A file that is already in place gets
+//! its owner through a descriptor, and only if all its names are the transfer's. Otherwise somebody
+//! who may write in the directory could put a hard link to another user's file there, and have that
+//! file given away.
 //!
 //! Invariant: an owner that cannot be set, for want of rights or support, is counted and named
 //! once. It is no reason to fail.
@@ -15,14 +16,14 @@ use delivery::{Manifest, Unset};
 use sys::file::Status;
 use wire::object::Account;
 
-/// Who owns what arrives.
+/// The owners that arriving files get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
-    /// Whoever receives it.
+    /// The user that runs the receiver.
     #[default]
     Receiver,
-    /// The user and the group of the same names as at the sender. Where the sender gives no name,
-    /// or the receiver knows no such name, those of the same numbers.
+    /// The user and the group with the names that they have at the sender. When the sender gives no
+    /// name, or the receiver does not know the name, the user or group with the same number.
     Names,
     /// The user and the group of the same numbers as at the sender.
     Numbers,
@@ -33,7 +34,7 @@ pub enum Owners {
 pub(super) struct Ownership {
     users: Vec<Local>,
     groups: Vec<Local>,
-    /// For each entry, the indices of its user and its group.
+    /// For each entry, the index of its user in `users` and of its group in `groups`.
     of: Vec<(u16, u16)>,
     /// For each group (true) or user (false) that was refused, by its index: the number of entries,
     /// and the reason.
@@ -43,7 +44,7 @@ pub(super) struct Ownership {
 #[derive(Debug)]
 struct Local {
     number: u32,
-    /// The user or group as the sender calls it.
+    /// The sender's name or number of the user or group, for messages.
     shown: String,
 }
 
@@ -90,7 +91,7 @@ impl Ownership {
         if new_user.is_none() && new_group.is_none() {
             return Ok(());
         }
-        // One call sets both if both may be set; otherwise each is tried alone.
+        // One call sets user and group if both may be set; otherwise each is tried alone.
         if set(new_user, new_group).is_ok() {
             return Ok(());
         }
@@ -121,7 +122,7 @@ impl Ownership {
         }
     }
 
-    /// Returns what could not be set, each user and group once.
+    /// Returns the users and groups that could not be set, each once.
     pub(super) fn into_unset(self) -> Vec<Unset> {
         let Self {
             users,

@@ -19,12 +19,12 @@ use super::{
     staging::{FileState, Staging, Works, is_same},
 };
 
-/// What a manifest is prepared with.
+/// The settings with which a manifest is prepared.
 #[derive(Debug)]
 pub(super) struct Preparation {
     pub(super) disk: Disk,
     pub(super) existing: Existing,
-    /// Zeros take no room, whatever the sender asks.
+    /// True when long runs of zeros are to take no room, even if the sender does not ask for that.
     pub(super) has_holes: bool,
     pub(super) takes_dot_names: bool,
     pub(super) room: Room,
@@ -36,7 +36,7 @@ pub(super) struct Prepared {
     pub(super) staging: Staging,
     /// Ranges of the content that an earlier attempt staged, or that are in place.
     pub(super) held: RangeSet,
-    /// One sentence each, for a person.
+    /// What the user should know about an earlier attempt, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
@@ -237,7 +237,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Says whether an entry may get its name although a file of that name exists.
+    /// Returns true when a file may get its name although something of that name exists. When
+    /// that is a regular file of the same length and time, and may stay, marks it as in place.
     fn check_file(&mut self, index: usize, entry: &EntryRef<'_>, status: &Status) -> bool {
         // If an earlier attempt was giving names and this file is not staged, that attempt renamed
         // it.
@@ -313,8 +314,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Makes the error of a name that is taken. A receiver that replaces what exists replaces no
-/// directory, and puts none in the place of something else.
+/// Makes the error for a name that is taken. Even a receiver that replaces what exists never
+/// replaces a directory, and never puts a directory in the place of something else.
 fn in_the_way(entry: &EntryRef<'_>, status: &Status) -> io::Error {
     let (kind, text) = match (entry.kind, status.kind) {
         (EntryKind::Directory, _) => (

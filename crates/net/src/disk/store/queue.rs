@@ -1,4 +1,4 @@
-//! What the session's thread and the disk's thread say to each other.
+//! The queue between the session's thread and the disk's thread.
 //!
 //! ```text
 //!   session: extent being filled --full or asked for--> requests --> disk: write, hash, commit
@@ -32,11 +32,11 @@ pub(super) enum Request {
 /// written.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// How many bytes it takes.
+    /// How many bytes the extent has room for.
     bytes_max: usize,
-    /// All pieces, end to end.
+    /// The bytes of all pieces, end to end.
     bytes: Vec<u8>,
-    /// The range of the content that each piece has, and where the piece begins in `bytes`.
+    /// For each piece, its range in the transfer's content, and its offset in `bytes`.
     pieces: Vec<(Range<u64>, usize)>,
     pub(super) slabs: Vec<u32>,
 }
@@ -76,7 +76,8 @@ impl Extent {
     }
 
     /// Returns true when this extent is worth waking the disk's thread: the session waits for its
-    /// hashes, or it is long enough. A wake-up costs as much as writing several packets.
+    /// hashes, or it is at least a quarter full. A wake-up costs as much as writing several
+    /// packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
         !self.slabs.is_empty() || self.bytes.len() >= self.bytes_max / 4
     }
@@ -91,7 +92,7 @@ impl Extent {
     /// Returns the bytes of `range`, if one piece has all of them and no later piece changed any.
     pub(super) fn find(&self, range: &Range<u64>) -> Option<&[u8]> {
         let touches = |piece: &Range<u64>| piece.start < range.end && range.start < piece.end;
-        // From the back: what is asked for mostly came last.
+        // The search begins at the back, because the bytes asked for are mostly the last that came.
         let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| touches(piece))?;
         if range.start < piece.start || piece.end < range.end {
             return None;
@@ -108,7 +109,7 @@ impl Extent {
     }
 }
 
-/// Both ends of the queue.
+/// The queue between the session's thread and the disk's thread; both threads share it.
 pub(super) struct Queue {
     state: Mutex<State>,
     work: Condvar,
@@ -121,7 +122,7 @@ struct State {
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
     spare: Vec<Extent>,
-    /// How many extents there may be, and how many bytes each takes.
+    /// The most extents (buffers of content) that may exist, and how many bytes each holds.
     extents: usize,
     extent_bytes: usize,
     /// How many extents may still be made.
@@ -144,7 +145,7 @@ impl State {
 
 impl Queue {
     /// Makes a queue for `bytes_max` bytes of content, with at least two extents. When fewer than
-    /// [`EXTENTS_MIN`] extents of [`EXTENT_BYTES`] have room, the extents are shorter.
+    /// [`EXTENTS_MIN`] extents of [`EXTENT_BYTES`] would fit, the extents are shorter.
     pub(super) fn new(bytes_max: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let extent_bytes = (bytes_max / EXTENTS_MIN).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES);
         let extents = (bytes_max / extent_bytes).max(2);
@@ -169,7 +170,7 @@ impl Queue {
         }
     }
 
-    // What the session's thread calls.
+    // The session's thread calls these.
 
     pub(super) fn push(&self, request: Request) {
         self.lock().requests.push_back(request);
@@ -233,7 +234,7 @@ impl Queue {
         drop(ended);
     }
 
-    // What the disk's thread calls.
+    // The disk's thread calls these.
 
     /// Waits for the next request; `None` when there will be none.
     pub(super) fn next(&self) -> Option<Request> {
@@ -321,7 +322,7 @@ impl Queue {
     }
 }
 
-/// What the disk's thread is doing.
+/// Whether the disk's thread has nothing to do, is busy, or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Idle {
     Yes,
@@ -335,13 +336,15 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Bytes of an extent: put together, hundreds of writes become one system call.
+/// The most bytes of an extent. One extent puts hundreds of small writes together.
 pub(super) const EXTENT_BYTES: usize = 256 << 10;
-/// When fewer extents than this would have room, the extents are smaller, down to two blocks of a
-/// connection.
+/// The fewest extents of [`EXTENT_BYTES`] in a queue. A queue with less memory has shorter extents,
+/// but none is shorter than [`EXTENT_BYTES_MIN`].
 const EXTENTS_MIN: usize = 4;
+/// Bytes of the shortest extent: two of the longest blocks that come over a control connection.
 const EXTENT_BYTES_MIN: usize = 64 << 10;
-/// The most pieces of an extent. Mostly a block has a thousand bytes or more.
+/// The most pieces of an extent. A block mostly has a thousand bytes or more, so an extent is
+/// usually full of bytes before it has this many pieces.
 const PIECES_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -30,11 +30,11 @@ use super::{
     room::Share,
 };
 
-/// Where the content of one manifest is put together.
+/// The staged files of one manifest, with their journal and claim.
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) disk: Disk,
-    /// The receive directory, in which everything will be.
+    /// The receive directory, in which everything gets its final name.
     pub(super) directory: Arc<Directory>,
     pub(super) manifest: Arc<Manifest>,
     pub(super) claim: Claim,
@@ -42,18 +42,18 @@ pub(super) struct Staging {
     pub(super) tree: Directory,
     /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
-    /// The inode of each staged file that was opened, by which the hashed file is known again; 0
-    /// for other files.
+    /// The inode of each staged file that was opened, to recognize the hashed file later; 0 for
+    /// other files.
     pub(super) inodes: Vec<u64>,
     /// Ranges of the content that are staged, without files that are in place.
     pub(super) held: RangeSet,
     pub(super) journal: Journal,
-    /// An earlier attempt had begun to give names.
+    /// True when an earlier attempt had begun to give final names.
     pub(super) was_committing: bool,
     /// Long runs of zeros become holes, which take no room on the disk.
     pub(super) has_holes: bool,
     pub(super) share: Share,
-    /// What a person should know; one sentence each.
+    /// Notes for a person; one sentence each.
     pub(super) notes: Vec<String>,
     pub(super) works: Works,
 }
@@ -61,15 +61,15 @@ pub(super) struct Staging {
 /// Where one file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
-    /// Nowhere yet.
+    /// The file does not exist yet.
     Absent,
-    /// In the staged tree.
+    /// The file is in the staged tree, perhaps not whole.
     Staged,
-    /// In the staged tree, whole, with its attributes.
+    /// The file is in the staged tree, whole, with its attributes.
     Finished,
-    /// Under its final name, equal in length and time.
+    /// The file has its final name, and the length and time that the manifest says.
     InPlace,
-    /// Nowhere, and it does not come: the sender has withdrawn it.
+    /// The sender has withdrawn the file, so it exists nowhere and does not come.
     Withdrawn,
 }
 
@@ -91,14 +91,14 @@ pub(super) struct Works {
 struct Open {
     index: usize,
     file: File,
-    /// The offset up to which room was taken since the file was opened.
+    /// The offset in the file up to which disk space was reserved since the file was opened.
     taken_to: u64,
     /// Bytes written since the disk was last told to sync them.
     unsynced: u64,
 }
 
 impl Staging {
-    /// Writes an extent; after this its bytes are in their files and noted.
+    /// Writes the bytes of an extent to their files, and notes them for the journal.
     pub(super) fn write(&mut self, extent: &Extent) -> Result<(), Fault> {
         let manifest = Arc::clone(&self.manifest);
         for (range, piece) in extent.pieces() {
@@ -113,7 +113,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Tells the journal what is held: at once, or when enough has gathered.
+    /// Writes the gathered notes to the journal: in any case when `at_once` is true, else only when
+    /// they are due.
     pub(super) fn tell_journal(&mut self, at_once: bool) -> Result<(), Fault> {
         if !at_once && !self.journal.is_due() {
             return Ok(());
@@ -123,8 +124,8 @@ impl Staging {
             .map_err(|error| Fault::new("write the journal in", self.claim.path(), error))
     }
 
-    /// Hashes a slab whose bytes are all written. `extent` is what was written last and is still in
-    /// memory.
+    /// Hashes a slab whose bytes are all written. `extent` is the extent that was written last,
+    /// which is still in memory.
     pub(super) fn hash_slab(
         &mut self,
         slab: u32,
@@ -186,7 +187,8 @@ impl Staging {
         self.works.open.retain(|open| open.index != index);
     }
 
-    /// Takes room for bytes that are about to be written to a file.
+    /// Charges the transfer for bytes about to be written to a file. For a long file, also reserves
+    /// disk space a little ahead.
     fn take_room(&mut self, index: usize, at: Range<u64>) -> io::Result<()> {
         let size = self.manifest.files()[index].size_bytes;
         self.file(index)?;
@@ -203,7 +205,8 @@ impl Staging {
             &mut self.notes,
             at.end - from,
         )?;
-        // Bytes before these may still come. They get room as well, if enough was bought.
+        // Bytes before this range may still come. Space is reserved for them, too, if enough was
+        // charged for.
         let gap = from - open.taken_to;
         if size <= SMALL_BYTES_MAX || self.has_holes || !self.share.covers(gap) {
             return Ok(());
@@ -218,7 +221,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Pays for a whole file of `bytes` bytes.
+    /// Charges the transfer for the disk space of a whole file of `bytes` bytes.
     fn pay_whole(&mut self, bytes: u64) -> io::Result<()> {
         let of = (&self.directory, &*self.manifest);
         let bytes = on_disk(bytes);
@@ -237,7 +240,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes a fault with a file, which it calls by the name that the user knows.
+    /// Makes a fault about a file, with the file's path as the user knows it.
     pub(super) fn fault(&self, doing: &'static str, index: usize, error: io::Error) -> Fault {
         let entry = self
             .manifest
@@ -295,7 +298,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Counts bytes written to the file that was used last, and has them synced when they are many.
+    /// Counts bytes written to the file that was used last, and has them synced when they reach
+    /// [`EARLY_BYTES`].
     fn sync_early(&mut self, bytes: u64) {
         let Works { open, early, .. } = &mut self.works;
         let Some(open) = open.front_mut() else {
@@ -374,7 +378,7 @@ impl Staging {
         if is_it { Ok(()) } else { Err(changed()) }
     }
 
-    /// Returns the staged directory that a path is in, and the name of the path there.
+    /// Returns the staged directory that holds `path`, and the last component of `path`.
     fn staged_at<'a>(&mut self, path: &'a Path) -> io::Result<(&Directory, &'a Path)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = match path.parent() {
@@ -402,8 +406,8 @@ impl Staging {
         } else {
             disk.read(self.file(index)?, out, file_offset)?
         };
-        // If another program cut the file short, the hash comes out wrong, and the slab is fetched
-        // again.
+        // If another program cut the file short, zeros stand for the missing bytes: the hash comes
+        // out wrong, and the slab is fetched again.
         out[read..].fill(0);
         Ok(())
     }
@@ -488,8 +492,8 @@ impl Works {
     }
 }
 
-/// Pays for bytes that are about to be written. Where there is no room for them, it discards what
-/// unfinished transfers have left.
+/// Charges a transfer's share of the disk for bytes that are about to be written. If there is no
+/// room for them, removes the leftovers of unfinished transfers.
 fn pay(
     share: &mut Share,
     (directory, manifest): (&Arc<Directory>, &Manifest),
@@ -537,14 +541,14 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
 
 /// The most files that are kept open.
 const OPEN_MAX: usize = 64;
-/// The most slabs that are hashed at the same time. They are several because repairs of one slab
-/// come among the bytes of the next.
+/// The most slabs that are hashed at the same time. More than one is needed because repairs of one
+/// slab come among the bytes of the next.
 const HASHING_MAX: usize = 32;
 /// Bytes that are read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of the longest small file. Room is taken ahead for longer ones only.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
-/// With this many bytes held, what is staged is worth keeping, whatever the transfer's size.
+/// If at least this many bytes are staged, they are worth keeping, whatever the transfer's size.
 const WORTH_BYTES: u64 = 1 << 20;
 /// Bytes of the disk that a directory takes on many filesystems.
 const DIRECTORY_BYTES: u64 = 4096;

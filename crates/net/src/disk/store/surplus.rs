@@ -1,5 +1,5 @@
-//! Deletes what a receiver has and its sender has not, if the receiver was told to. By then,
-//! everything that the sender has is verified, synced and in place.
+//! Deletes files that the receiver has and its sender does not have, if the receiver was told to.
+//! By then, everything in the transfer is verified, synced and in place.
 //!
 //! Only directories of the manifest are looked into. The receive directory itself is looked into
 //! only when everything sent is the contents of directories. Each directory is opened beneath the
@@ -33,14 +33,15 @@ pub enum Delete {
     /// The files are deleted when all of the transfer is in place. They stay when the sender's
     /// rules have left something out, or when the sender could not read everything.
     Surplus,
-    /// As [`Delete::Surplus`], but also when the sender's rules have left something out: what they
-    /// have left out is deleted, too.
+    /// As [`Delete::Surplus`], but also when the sender's rules have left something out: files that
+    /// these rules have left out are deleted, too.
     Excluded,
     /// The receiver names what [`Delete::Surplus`] would delete, and deletes nothing.
     List,
 }
 
-/// Deletes or lists what is not in a manifest that is in place in `directory`.
+/// Deletes or lists the files in `directory` that are not in `manifest`. Everything in the manifest
+/// is in place already.
 pub(super) fn sweep(
     (directory, disk): (&Directory, &Disk),
     manifest: &Manifest,
@@ -85,8 +86,8 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Deletes or lists what is surplus in a directory of the manifest. The directory keeps its
-    /// mode and time.
+    /// Deletes or lists those entries of one directory that the manifest does not have. The
+    /// directory keeps its mode and time.
     fn visit(&mut self, directory: &Directory, entry: &EntryRef<'_>) {
         let path = path_of(entry);
         let opened = match directory.directory_unmounted(path) {
@@ -181,7 +182,7 @@ fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
         Err(error) => Err(error),
     };
     match removed {
-        // Another program was faster.
+        // Another program has removed it first.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -200,7 +201,7 @@ fn remove_directory(parent: &Directory, name: &Path, depth: usize) -> io::Result
     parent.remove_directory(name)
 }
 
-/// The depth of directories to go down to; a manifest's paths are not deeper either.
+/// The most levels of directories that are entered; a manifest's paths are not deeper either.
 const DEPTH_MAX: usize = 255;
 /// The permission bits that an owner needs to delete something in a directory.
 const WRITABLE: u32 = 0o300;

@@ -17,14 +17,14 @@ use super::{
     surplus,
 };
 
-/// What the disk's thread owns.
+/// The state of the disk's thread.
 pub(super) struct Worker {
     pub(super) queue: Arc<Queue>,
-    /// The queues of former stores of the manifest that are still at work, and have the claim to
-    /// it.
+    /// The queues of former stores of the same manifest. Their threads are still at work, and one
+    /// may still hold the claim (lock) that this store needs.
     pub(super) former: Vec<Arc<Queue>>,
     pub(super) preparation: Preparation,
-    /// The directory as the user knows it.
+    /// The path of the receive directory as the user knows it, for texts.
     pub(super) shown: PathBuf,
     pub(super) delete: Delete,
     pub(super) owner: Owners,
@@ -160,6 +160,6 @@ impl Drop for End {
     }
 }
 
-/// How long a store waits at most for the former stores of its manifest. It is several times as
-/// long as a disk mostly stands still, and less than a sender waits for progress.
+/// How long a store waits at most for the former stores of its manifest. A disk that stands still
+/// mostly goes on well within this time, and a sender waits longer than this for progress.
 const FORMER_WAIT: Duration = Duration::from_secs(10);

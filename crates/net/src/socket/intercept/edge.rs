@@ -8,18 +8,18 @@ use sys::errno;
 
 use super::Faults;
 
-/// The failures of one side: sending has one of these, receiving has another.
+/// The failures to inject on one side. Sending and receiving each have an `Edge` of their own.
 #[derive(Debug)]
 pub(crate) struct Edge {
     faults: Faults,
     rng: Rng,
-    /// The next send finds the socket full: this is how a run ends early.
+    /// True when the next send is to find the socket full, which ends a run early.
     is_full_next: bool,
 }
 
 impl Edge {
-    /// Makes an edge; `None` when no call is to fail. `side` makes the draws of sending and
-    /// receiving different.
+    /// Makes an edge; `None` when no call is to fail. `side` is a different number for sending and
+    /// for receiving, so that their random draws differ.
     pub(crate) fn new(faults: &Faults, side: u64) -> Option<Self> {
         let chances = [
             faults.short,
@@ -37,7 +37,8 @@ impl Edge {
         })
     }
 
-    /// Draws what happens to a send; `is_segmented` when the kernel is to segment.
+    /// Draws at random whether a send fails. `is_segmented` is true when the kernel is to segment
+    /// the run.
     pub(crate) fn before_send(&mut self, is_segmented: bool) -> io::Result<()> {
         let eio = if is_segmented {
             self.faults.eio
@@ -56,7 +57,7 @@ impl Edge {
         ])
     }
 
-    /// Draws what happens to a receive.
+    /// Draws at random whether a receive fails.
     pub(crate) fn before_receive(&mut self) -> io::Result<()> {
         self.fail_by(&[
             (self.faults.eintr, errno::EINTR),

@@ -1,9 +1,8 @@
 //! Faults on purpose, in shipped builds too: users can reproduce a loss report in the field, and
 //! tests reach code that a healthy network never runs.
 //!
-//! [`Intercept`] wraps any [`Io`] and spoils what it receives, datagram by datagram after the GRO
-//! split. System calls are made to fail below it, inside [`crate::UdpIo`], from the same
-//! [`Faults`].
+//! [`Intercept`] wraps any [`Io`] and applies faults to each datagram that it receives, after the
+//! GRO split. The same [`Faults`] make system calls fail below it, inside [`crate::UdpIo`].
 //!
 //! ```text
 //! run loop <── Intercept (loss, duplicate, corrupt) <── UdpIo (errno, short, nogso) <── kernel
@@ -39,14 +38,14 @@ pub struct Intercept<I> {
     faults: Faults,
     is_idle: bool,
     rng: Rng,
-    /// Received buffers that wait; those before `next` were passed on.
+    /// Received buffers. Those from index `next` on still wait to be passed on.
     held: RecvBatch,
     next: usize,
     counters: InterceptCounters,
 }
 
 impl<I> Intercept<I> {
-    /// Wraps `inner`, to spoil what it receives. `faults` says how.
+    /// Wraps `inner`, to apply `faults` to the datagrams that it receives.
     pub fn new(inner: I, faults: Faults) -> Self {
         let has_packet_faults = [faults.loss, faults.duplicate, faults.corrupt]
             .iter()
@@ -67,7 +66,7 @@ impl<I> Intercept<I> {
         &self.inner
     }
 
-    /// Returns the wrapped back end, to be changed.
+    /// Returns the wrapped back end for changes.
     pub const fn inner_mut(&mut self) -> &mut I {
         &mut self.inner
     }
@@ -77,8 +76,8 @@ impl<I> Intercept<I> {
         &self.counters
     }
 
-    /// Passes held buffers on, spoilt, while the batch has room. Returns how many buffers of the
-    /// batch it filled.
+    /// Applies faults to held buffers and passes them on while the batch has room. Returns how many
+    /// buffers of the batch it filled.
     fn pass_on(&mut self, batch: &mut RecvBatch) -> usize {
         let before = batch.filled();
         for (datagram, bytes) in self.held.datagrams().skip(self.next) {
@@ -107,7 +106,7 @@ impl<I> Intercept<I> {
     }
 }
 
-/// What spoils one buffer.
+/// The faults to apply to one buffer, with their random numbers and counters.
 struct Spoiler<'a> {
     faults: &'a Faults,
     rng: &'a mut Rng,
@@ -138,8 +137,9 @@ impl Spoiler<'_> {
             } else {
                 self.counters.passed += 1;
             }
-            // A shorter datagram must stay the last of the buffer, so it is not doubled. Others are
-            // doubled only when the rest still has room.
+            // A datagram shorter than a segment must stay the last in the buffer, so it is not
+            // doubled. Others are doubled only if there is room for the copy and for the datagrams
+            // that follow.
             let may_double = datagram.len() == segment && len + segment + unread <= slot.len();
             if may_double && self.faults.duplicate.draw(self.rng) {
                 slot.copy_within(start..len, len);
@@ -164,8 +164,9 @@ impl<I: Io> Io for Intercept<I> {
             self.held = RecvBatch::new(batch.slots(), batch.slot_bytes());
             self.next = 0;
         }
-        // When everything received was lost, more may be there. An empty batch must mean that
-        // nothing is there, or the owner would go to sleep.
+        // When all received datagrams were lost on purpose, this receives again, at most
+        // [`RECEIVES_MAX`] times. More may wait in the socket, and an owner that gets an empty
+        // batch may go to sleep.
         for _bounded in 0..RECEIVES_MAX {
             if !self.has_held() {
                 self.held.clear();

@@ -1,4 +1,4 @@
-//! Which interface to use for a group or host, and whether that is possible.
+//! Chooses the interface for a group or host, and checks that it can be used.
 //!
 //! The user names the interface by name, address or prefix, or leaves it to the kernel's route. The
 //! checks come in this order. The interface is up. For a group, it carries multicast (loopback
@@ -209,7 +209,7 @@ impl Interfaces {
         if let Some(interface) = hop.and_then(|hop| self.with_index(hop.interface)) {
             return Ok(interface);
         }
-        // Without a route to a group, the user means the only interface that can reach it.
+        // When there is no route to a group, the only interface that can reach it is used.
         let able: Vec<_> = self
             .list
             .iter()
@@ -270,8 +270,8 @@ impl Interfaces {
 pub(super) trait Routing {
     /// Says how a packet would leave; `None` when it could not.
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop>;
-    /// Returns true when the kernel drops an IPv4 packet that comes by `interface`, unless its
-    /// route to the packet's source is by `interface`, too.
+    /// Returns true when the kernel drops an IPv4 packet that comes by `interface`, unless packets
+    /// to its source would leave by `interface`, too.
     fn is_strict(&self, interface: &str) -> bool;
 }
 
@@ -299,7 +299,8 @@ impl Kernel {
 
 impl Routing for Kernel {
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop> {
-        // Any error means that the packet could not leave: no route, or not our source address.
+        // Any error means that the packet could not leave: no route, or the source address is not
+        // ours.
         let route = self.netlink.route_to(query).ok()?;
         (route.kind != RouteKind::Refused).then_some(Hop {
             interface: route.interface?,
@@ -313,7 +314,7 @@ impl Routing for Kernel {
             let text = fs::read_to_string(path).unwrap_or_default();
             text.trim().parse().unwrap_or(0)
         };
-        // The kernel takes the larger of the two: 0 off, 1 strict, 2 loose.
+        // The kernel uses the larger of the two settings: 0 off, 1 strict, 2 loose.
         read("all").max(read(interface)) == 1
     }
 }

@@ -65,7 +65,7 @@ pub enum InterfaceError {
     NoReturnPath {
         /// The interface's name.
         name: String,
-        /// An address on its network, or the source that was asked about.
+        /// An address on the interface's network, or the source that was asked about.
         peer: IpAddr,
         /// The interface by which packets to `peer` leave; `None` when there is no route at all.
         via: Option<String>,

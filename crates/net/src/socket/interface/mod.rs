@@ -1,8 +1,8 @@
 //! The machine's network interfaces, as plain data, and the choice of one for a group.
 //!
 //! [`Interfaces::read`] asks the kernel for all of them, those that are down included, with their
-//! IPv4 and IPv6 addresses. [`Interfaces::choose`] picks the one to use, or says in words why one
-//! cannot be used. What the kernel does not report is absent.
+//! IPv4 and IPv6 addresses. [`Interfaces::choose`] picks the one to use, or says in words why none
+//! can be used. What the kernel does not report is absent.
 //!
 //! This module opens no socket for data and changes nothing.
 
@@ -108,19 +108,19 @@ impl Interfaces {
 /// One network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The kernel's number for it.
+    /// The kernel's number for the interface.
     pub index: u32,
-    /// What it is: `loopback`, `ethernet`, `veth`, `bridge`, `vlan`, ...
+    /// The kind of interface: `loopback`, `ethernet`, `veth`, `bridge`, `vlan`, ...
     pub kind: String,
-    /// What it can do and is doing.
+    /// The interface's flags: what it can do, and whether it is up and running.
     pub flags: InterfaceFlags,
     /// Largest IP packet in bytes.
     pub mtu_bytes: u32,
     /// Operational state; `unknown` is usual for loopback interfaces.
     pub state: LinkState,
-    /// Its addresses, in the kernel's order.
+    /// The interface's addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
     /// True when the IPv4 default route leaves by this interface.
     pub default_route_v4: bool,
@@ -132,9 +132,8 @@ pub struct Interface {
     /// The device's driver, such as `mlx5_core`; `None` for interfaces without a device, such as
     /// bridges, and before [`Interfaces::with_drivers`] has asked.
     pub driver: Option<String>,
-    /// Bits a second that the driver names; `None` where it names none, and before
-    /// [`Interfaces::with_drivers`] has asked. Virtual interfaces do not keep to the speed that is
-    /// named.
+    /// Speed in bits per second, as the driver states it; `None` where it states none, and before
+    /// [`Interfaces::with_drivers`] has asked. Virtual interfaces do not keep to the stated speed.
     pub speed_bits_per_s: Option<u64>,
 }
 
@@ -193,7 +192,7 @@ impl Interface {
     }
 }
 
-/// What an interface can do and is doing.
+/// The flags of an interface: what it can do, and whether it is up and running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -316,7 +315,7 @@ fn network(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// Returns the driver kind where the kernel names one, else what the hardware type says.
+/// Returns the driver kind where the kernel names one, else a name for the hardware type.
 fn kind(link: &Link) -> String {
     if let Some(kind) = &link.kind {
         return kind.clone();

@@ -92,7 +92,7 @@ fn details(interface: &Interface) -> Vec<String> {
     addresses.chain(default.map(str::to_owned)).collect()
 }
 
-/// Writes a link's speed as adapters are sold: `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
+/// Writes a link's speed as data sheets do: `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
 fn speed_text(bits_per_s: u64) -> String {
     match bits_per_s {
         1_000_000_000.. => format!("{} Gbit/s", bits_per_s as f64 / 1e9),

@@ -1,8 +1,8 @@
 //! Dialling: how a control connection begins, and what happens when that takes long.
 //!
 //! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
-//! that is not open well before that is dialled a second time in parallel. The attempt that opens
-//! first stays. The second one is given up before the kernel would repeat its SYN.
+//! that is not open after [`SECOND_AFTER`] is dialled a second time in parallel. The attempt that
+//! opens first stays. The second one is given up before the kernel would repeat its SYN.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub(super) fn prepare(stream: &TcpStream, silence: Duration) -> io::Result<()> {
 /// The state of an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// Nothing is known yet.
+    /// The attempt is under way.
     Waits,
     /// The connection is open.
     Open,
@@ -61,7 +61,7 @@ impl Attempt {
     }
 }
 
-/// Which of two attempts is kept.
+/// Which of two parallel attempts to connect are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     First,
@@ -69,7 +69,7 @@ enum Kept {
     Both,
 }
 
-/// Decides which attempts are kept, and what state the connection is in.
+/// Decides which of two attempts to connect are kept, and what state the connection is in.
 const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     use Attempt::{Failed, Open, Refused, Waits};
     match (first, second) {
@@ -105,8 +105,9 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
 /// not needed is closed again.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
 /// How long a second attempt lasts: it ends before the kernel repeats its SYN after a second. From
-/// then on the repeats of the first attempt are enough. With repeats of both, whoever forges an
-/// announcement would make a receiver send more than three times its bytes to a silent host.
+/// then on the repeats of the first attempt are enough. If the kernel repeated both, a forged
+/// announcement would make a receiver send more than three times the announcement's bytes to a host
+/// that does not answer.
 pub(super) const SECOND_LASTS: Duration = Duration::from_millis(800);
 /// Connections that may wait to be accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;

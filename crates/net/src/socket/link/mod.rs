@@ -58,19 +58,19 @@ pub(super) struct Links {
     events: VecDeque<(LinkId, LinkEvent)>,
     /// The connections that the last poll found ready.
     ready: VecDeque<(u32, Ready)>,
-    /// When each connection that we closed is given up, earliest first.
+    /// Connections that we closed, with the time when each is given up, earliest first.
     lingering: VecDeque<(Instant, u32)>,
-    /// When each connection that is not open by then is dialled again, earliest first.
+    /// When each connection is dialled again if it is not open by then, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
-    /// When the second attempt of each connection is given up, earliest first.
+    /// When each connection's second attempt to connect is given up, earliest first.
     seconds: VecDeque<(Instant, u32)>,
     may_accept: bool,
-    /// How many connections may be accepted before the next poll. `is_accepts_turn` says whether
-    /// one is next: open connections have a turn between any two, however many others knock.
+    /// How many connections may still be accepted before the next poll. `is_accepts_turn` is true
+    /// when an accept is next: between two accepts, an open connection gets a turn.
     accepts_left: u32,
     is_accepts_turn: bool,
-    /// Until when the listener is not polled, because a connection waits that cannot even be
-    /// refused.
+    /// The time until which the listener is not polled, because the connection that waits cannot
+    /// even be refused.
     rests_until: Option<Instant>,
     queue_bytes: usize,
     links_max: usize,
@@ -177,7 +177,8 @@ impl Links {
         if !matches!(link.state, State::Connecting | State::Open) {
             return 0;
         }
-        // A failure shows again when the connection is read; the kernel reports it as readable.
+        // A failure is ignored here: the kernel then reports the connection as readable, and the
+        // read fails.
         let mut taken = match link.state {
             State::Open if link.queue.is_empty() => link.write(bytes, tally).unwrap_or(0),
             _ => 0,
@@ -248,7 +249,7 @@ impl Links {
             if self.may_accept && (self.is_accepts_turn || self.ready.is_empty()) {
                 self.is_accepts_turn = false;
                 self.accepts_left = self.accepts_left.saturating_sub(1);
-                // If more knock, the next poll says so.
+                // If more connections wait, the next poll says so.
                 self.may_accept = self.accepts_left > 0;
                 self.accept(readiness, tally);
                 continue;
@@ -282,7 +283,7 @@ impl Links {
     }
 
     /// Forgets what the last poll found, and connections that have lingered long enough. Watches
-    /// the listener again after its rest.
+    /// the listener again once `rests_until` is past.
     pub(super) fn begin_poll(&mut self, readiness: &Readiness) {
         self.ready.clear();
         self.may_accept = false;
@@ -314,8 +315,8 @@ impl Links {
         earliest(redial.map(|redial| redial.0), second.map(|second| second.0))
     }
 
-    /// Dials again where the first attempt takes long and the last poll did not report that
-    /// attempt. Gives up second attempts that have lasted [`SECOND_LASTS`].
+    /// Dials each peer again whose first attempt takes long and was not reported by the last poll.
+    /// Gives up second attempts that have lasted [`SECOND_LASTS`].
     pub(super) fn attend_dials(&mut self, readiness: &Readiness, tally: &mut Tally) {
         if self.redials.is_empty() && self.seconds.is_empty() {
             return;
@@ -431,10 +432,10 @@ impl Links {
         }
     }
 
-    /// Gives up a connection that this end has closed, so that such connections keep no new one
-    /// out. This is the oldest one that has sent everything and only waits for its peer to close.
-    /// If there is no such connection, it is the oldest of all, whose last bytes are then lost.
-    /// Returns false when there is none.
+    /// Gives up a connection that this end has closed, to make room for a new one. It takes the
+    /// oldest that has sent everything and only waits for its peer to close. If there is none, it
+    /// takes the oldest of all closed ones, whose last bytes are then lost. Returns false when this
+    /// end has closed none.
     fn end_oldest_lingering(&mut self) -> bool {
         let links = &self.links;
         while let Some((_, id)) = self.lingering.front()
@@ -563,12 +564,12 @@ impl Links {
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
-    /// The second attempt to connect, while both are under way. The kernel reports either under
-    /// this link's number.
+    /// The stream of the second attempt to connect, while both attempts are under way. The kernel
+    /// reports both streams under this link's number.
     second: Option<TcpStream>,
     state: State,
     queue: VecDeque<u8>,
-    /// The owner was told that there is no room, and waits for `Writable`.
+    /// True when the owner was told that there is no room, and waits for `Writable`.
     owes_writable: bool,
     /// The owner has paused reading.
     is_paused: bool,
@@ -680,19 +681,19 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// The most bytes that one call reads, and so of one `Data` event.
+/// The most bytes that one call reads, and so the most in one `Data` event.
 const READ_BYTES: usize = 128 << 10;
-/// As [`READ_BYTES`], with more connections than [`MANY_LINKS`]: the owner may keep this much of
-/// each until a message is whole.
+/// Replaces [`READ_BYTES`] when there are more than [`MANY_LINKS`] connections, because the owner
+/// may keep this many bytes of each connection until a message is whole.
 const READ_BYTES_MANY: usize = 32 << 10;
 const MANY_LINKS: usize = 64;
 /// The most connections that are accepted between two polls, so that open ones are served even when
 /// many new ones come.
 const ACCEPTS_MAX: u32 = 64;
-/// How long new connections wait when not even a descriptor to refuse them is left.
+/// How long the listener is not polled when no descriptor is left, even to refuse connections.
 const LISTENER_REST: Duration = Duration::from_millis(100);
-/// How long after its close a connection is kept at most, to send what is queued and for its peer
-/// to see the end.
+/// The longest time that a connection is kept after its close, so that the queued bytes are sent
+/// and the peer sees the end.
 const LINGER: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

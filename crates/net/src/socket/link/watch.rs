@@ -1,4 +1,4 @@
-//! What held connections back while data moved on them, by the kernel's counts.
+//! Finds out what held connections back while data moved on them, by the kernel's counts.
 //!
 //! ```text
 //!   look:      |----moved----|----moved----|---still---|----moved----|---still---
@@ -15,12 +15,13 @@ use sys::{SocketBuffers, TcpInfo};
 
 use crate::{NetworkSigns, TcpShares};
 
-/// What held the connections to one peer back, all of them together.
+/// For all connections to one peer together: how long each cause held them back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBack {
-    /// The time by cause.
+    /// For each cause, the time for which it held the connections back.
     pub shares: TcpShares,
-    /// What the kernel counted of the network meanwhile.
+    /// The kernel's counts of bytes sent, bytes sent again and timeouts while data moved, and its
+    /// round trips.
     pub signs: NetworkSigns,
 }
 
@@ -35,7 +36,7 @@ impl HeldBack {
     }
 }
 
-/// The counts of all peers.
+/// What held back the connections to each peer, by the kernel's counts.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     peers: BTreeMap<SocketAddr, Watched>,
@@ -47,21 +48,22 @@ struct Watched {
     /// The connection that was looked at last, the time of that look, and the kernel's counts then.
     last: Option<(u32, Instant, TcpInfo)>,
     counted: HeldBack,
-    /// The shares of the time since data last moved, which count only once data moves again.
+    /// For each cause, the time that it held the connections back since data last moved. The times
+    /// are added to `counted` when data moves again.
     still: TcpShares,
 }
 
 impl Watch {
-    /// Returns true when a look is due at all of `count` connections. Each costs system calls, so
-    /// many connections are looked at less often than few. Before the first one is open, nothing
-    /// was looked at, and a look stays due.
+    /// Returns true when it is time to look at all `count` connections. Each look costs system
+    /// calls, so many connections are looked at less often than few. Until a first connection is
+    /// open and looked at, it is always time.
     pub(super) fn is_due(&self, now: Instant, count: usize) -> bool {
         let times = u32::try_from(count.div_ceil(LOOKED_AT_ONCE)).unwrap_or(u32::MAX);
         let interval = LOOK_INTERVAL.saturating_mul(times.max(1));
         self.looked_at.is_none_or(|at| now.since(at) >= interval)
     }
 
-    /// Takes what the kernel says of a connection.
+    /// Takes the kernel's counts for the connection `id` to `peer`, and the state of its buffers.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -91,11 +93,12 @@ impl Watch {
     }
 }
 
-/// Time between two looks at [`LOOKED_AT_ONCE`] connections or fewer; the kernel counts in ticks of
-/// up to 10 ms. With 10,000 connections a look takes about 20 ms every 4 s.
+/// Time between two looks at all connections, when there are at most [`LOOKED_AT_ONCE`]. The kernel
+/// counts in ticks of up to 10 ms. With 10,000 connections, a look is due every 4 s and takes about
+/// 20 ms.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const LOOKED_AT_ONCE: usize = 256;
-/// When fewer bytes moved between two looks, they were control messages and no content.
+/// Fewer bytes than this between two looks count as control messages, not as content.
 const MOVED_BYTES_MIN: u64 = 1_000;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Coalesces receives: under load a receiver sleeps a while instead of waking up for every burst.
 //!
-//! A wake-up costs as much as receiving ten packets, and a sender's run comes as a burst of its own
-//! every few hundred microseconds. While many packets come, a wait sleeps without looking, and the
-//! next receive takes what came during the sleep. Timers wait too, so that requests and reports go
-//! into one packet instead of several. When packets no longer come, waits are as usual. A sleep is
-//! so short that, at the rate just seen, only a small part of the socket's buffer fills.
+//! A wake-up costs as much as receiving ten packets, and each run of packets from a sender is a
+//! burst, every few hundred microseconds. While many packets come, a wait sleeps without looking,
+//! and the next receive takes what came during the sleep. Timers wait too, so that requests and
+//! reports go into one packet instead of several. When packets no longer come, waits are as usual.
+//! A sleep is so short that, at the rate just seen, only a small part of the socket's buffer fills.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Coalescing {
     at_most: Duration,
     buffer_bytes: u64,
     /// How many datagrams were received up to the last wait, which was at `waited_at`; `bytes` is
-    /// their length.
+    /// the sum of their lengths.
     packets: u64,
     bytes: u64,
     waited_at: Instant,
@@ -64,13 +64,13 @@ impl Coalescing {
     }
 }
 
-/// With fewer packets since the last wait, there is no stream.
+/// The fewest packets since the last wait that make a stream; with fewer, a wait does not sleep.
 const PACKETS_MIN: u64 = 8;
 /// A sleep ends before packets, at the rate just seen, fill more than 1/16 of the buffer. The part
-/// is small because the kernel counts about twice what a packet carries, and because a burst may be
-/// faster.
+/// is small because the kernel counts about twice a packet's bytes against the buffer, and because
+/// a burst may be faster.
 const BUFFER_SHARE: u64 = 16;
-/// A shorter sleep costs as much as the wake-ups that it saves.
+/// The shortest sleep. A shorter one would cost as much as the wake-ups that it saves.
 const REST_MIN: Duration = Duration::from_micros(200);
 
 #[cfg(test)]

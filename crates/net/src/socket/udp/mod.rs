@@ -11,7 +11,8 @@
 //! [`UdpIo`] knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
-//! Which system call comes next depends on the results of the last ones: `rhythm` has the drawing.
+//! Which system call comes next depends on the results of the last ones. The module `rhythm` has a
+//! drawing of this.
 //!
 //! Invariants: only `wait` blocks. Every datagram, call and failure is counted. Nothing is
 //! allocated for packets or runs, except a second batch: at the first sleep in the group's socket,
@@ -65,7 +66,8 @@ pub struct UdpIo {
     links: Links,
     readiness: Readiness,
     tally: Tally,
-    /// Where a receiver also sends what it multicasts, for a source on this host.
+    /// The address to which a receiver sends a copy of each packet that it multicasts, so that a
+    /// source on the same host gets the packet; `None` when no copies are needed.
     own_source: Option<RawAddress>,
     rhythm: RecvRhythm,
     sleep: GroupSleep,
@@ -79,7 +81,7 @@ impl UdpIo {
     /// When the system refuses something; the error names it, the address and what to do about it.
     pub fn open(mut setup: UdpSetup) -> Result<Self, SystemError> {
         if setup.is_raw() {
-            // The kernel segments and coalesces UDP only.
+            // The socket is raw, and the kernel segments and coalesces only UDP.
             (setup.options.gso, setup.options.gro) = (false, false);
         }
         let mut tally = Tally::default();
@@ -104,7 +106,8 @@ impl UdpIo {
         }
         if !has_gro {
             for port in ports.iter() {
-                // Coalescing is off by default; this undoes it where it worked on one socket only.
+                // Coalescing is off by default. It may have been switched on for one socket before
+                // it failed for the other.
                 let _was_off_already = port.socket.set_gro(false);
             }
         }
@@ -125,7 +128,7 @@ impl UdpIo {
     }
 
     /// Returns the port of the upstream socket. At a source this is the session's port, unless
-    /// another program had that and [`UdpSetup::shares_port`] was set.
+    /// another program had that port and [`UdpSetup::shares_port`] was set.
     #[must_use]
     pub const fn upstream_port(&self) -> u16 {
         self.ports.upstream.bound.port()
@@ -180,7 +183,8 @@ impl UdpIo {
         self.coalescing.set(at_most);
     }
 
-    /// Takes the next warning: something works, but not as asked.
+    /// Takes the next warning; `None` when there is none. A warning says that something works, but
+    /// not as asked.
     pub fn take_warning(&mut self) -> Option<String> {
         self.tally.take_warning()
     }
@@ -225,7 +229,8 @@ impl UdpIo {
         self.links.unfinished()
     }
 
-    /// Asks the kernel what is ready, waiting up to `deadline`, and notes it where it belongs.
+    /// Asks the kernel what is ready, waiting up to `deadline`, and notes the answer at each socket
+    /// and connection.
     fn poll(&mut self, deadline: Option<Instant>) {
         self.rhythm.note_poll();
         self.links.begin_poll(&self.readiness);
@@ -247,7 +252,7 @@ impl UdpIo {
         self.links.attend_dials(&self.readiness, &mut self.tally);
         if has_reports {
             // ICMP reports are not needed: control connections show when a receiver is gone, and
-            // groups get no reports.
+            // packets to groups cause no ICMP reports.
             let upstream = self.ports.upstream.socket.as_fd();
             let count = message::discard_errors(upstream, REPORTS_MAX);
             self.tally.counters.icmp_reports += count as u64;
@@ -283,8 +288,8 @@ impl UdpIo {
             && self.sleep.is_possible(until)
     }
 
-    /// Returns true for a receiver that sleeps while it waits. All its packets come by the group's
-    /// socket; a source receives by both sockets.
+    /// Returns true for a receiver that sleeps while it waits. All packets of a receiver come by
+    /// the group's socket; a source receives by both sockets.
     fn is_blocking_receiver(&self) -> bool {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
@@ -325,7 +330,7 @@ impl UdpIo {
     }
 
     /// Asks the kernel to report room to send if a run waits for it. Counts the drops that no
-    /// packet has reported. Returns the latest end of the wait that follows.
+    /// packet has reported. Returns when the wait that follows must end.
     fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Instant> {
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
         let until = match blocked {
@@ -353,13 +358,13 @@ impl UdpIo {
         self.prepare_wait(until)
     }
 
-    /// Returns true when something is known to be there, or may be, so that the owner need not
-    /// wait.
+    /// Returns true when there are, or may be, packets to receive or events of control connections.
+    /// Then the owner need not wait.
     pub(super) fn has_work(&self) -> bool {
         self.links.has_work() || self.has_packets()
     }
 
-    /// Returns true when packets are known to be there, or may be.
+    /// Returns true when there are, or may be, packets to receive.
     fn has_packets(&self) -> bool {
         self.sleep.has_packets() || self.ports.iter().any(|port| port.is_ready)
     }
@@ -462,14 +467,14 @@ impl Io for UdpIo {
 }
 
 impl AsFd for UdpIo {
-    /// Returns the descriptor that is readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner has something to receive or to do.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 }
 
 impl AsRawFd for UdpIo {
-    /// Returns the descriptor that is readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner has something to receive or to do.
     fn as_raw_fd(&self) -> RawFd {
         self.readiness.as_fd().as_raw_fd()
     }
@@ -499,8 +504,8 @@ impl Ports {
     }
 }
 
-/// Returns when to try again. This is for a full queue beyond the socket: no event reports that it
-/// has room.
+/// Returns the time of the next try when a queue beyond the socket is full: no event reports that
+/// such a queue has room.
 fn retry_at(deadline: Option<Instant>) -> Instant {
     let retry = clock::monotonic() + RETRY_AFTER;
     deadline.map_or(retry, |deadline| deadline.min(retry))

@@ -1,4 +1,4 @@
-//! Opens the sockets of a session: which end binds which, and their options.
+//! Opens the sockets of a session, binds them, and sets their options.
 //!
 //! ```text
 //!            group socket                      upstream socket
@@ -6,12 +6,12 @@
 //! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
 //! ```
 //!
-//! When several sources are to have the same address and port, the first gets the port. A source
-//! whose setup says `shares_port` then takes any other port, and tells its receivers.
+//! When several sources are to have the same address and port, the first gets the port. A further
+//! source whose setup says `shares_port` takes any other port, and tells its receivers which.
 //!
 //! In a session with a group, a receiver does not bind the session's port at its own address. So a
-//! source on the same host gets the receiver's NAKs. The kernel filters groups: a socket bound to a
-//! group gets nothing that was sent elsewhere.
+//! source on the same host can bind that port there and gets the NAKs. The kernel filters groups: a
+//! socket bound to a group gets nothing that was sent elsewhere.
 //!
 //! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state
 //! machines drop those of other sessions. A receiver's upstream socket then gets no packet at all.
@@ -42,7 +42,7 @@ pub enum Role {
     Receiver,
 }
 
-/// Where the sockets of a session are opened.
+/// The addresses and options with which the sockets of a session are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpSetup {
     /// Which end this is.
@@ -53,7 +53,7 @@ pub struct UdpSetup {
     pub source: Option<IpAddr>,
     /// Index of the interface to use.
     pub interface: u32,
-    /// Our address on that interface, of the destination's family.
+    /// This end's address on `interface`, of the same IP version as `destination`.
     pub local: IpAddr,
     /// The number by which the state machines know this interface.
     pub path: PathId,
@@ -66,8 +66,8 @@ pub struct UdpSetup {
 }
 
 impl UdpSetup {
-    /// Sets up a session of `role` at `destination` by the interface with this index and local
-    /// address.
+    /// Makes the setup of a session of `role` at `destination`, on the interface with this index
+    /// and local address.
     #[must_use]
     pub fn new(role: Role, destination: SocketAddr, interface: u32, local: IpAddr) -> Self {
         Self {
@@ -126,7 +126,8 @@ impl UdpSetup {
         self.options.encapsulation == Encapsulation::Raw
     }
 
-    /// Returns where a source on this host would take what a receiver multicasts.
+    /// Returns the address at which a source on this host would take a copy of each packet that
+    /// this receiver multicasts; `None` when no copies are needed.
     pub(super) fn own_source(&self) -> Option<SocketAddr> {
         let is_needed = self.role == Role::Receiver && self.destination.ip().is_multicast();
         is_needed.then(|| self.packets_to(self.local_at(self.destination.port())))
@@ -142,15 +143,16 @@ impl UdpSetup {
 pub(super) struct Port {
     pub(super) socket: UdpSocket,
     pub(super) kind: Socket,
-    /// The address bound: the destination of every datagram, unless the kernel says otherwise.
+    /// The address that the socket is bound to. It counts as a received datagram's destination when
+    /// the kernel does not tell the destination.
     pub(super) bound: SocketAddr,
     /// Which events the kernel is asked to report.
     pub(super) interest: Interest,
-    /// A datagram may be there to receive.
+    /// True when a datagram may be there to receive.
     pub(super) is_ready: bool,
-    /// The kernel's drop count when last seen.
+    /// The highest drop count of this socket that the kernel has told.
     drops: u32,
-    /// Something was received since the kernel was last asked for its drop count.
+    /// True when something was received since the kernel was last asked for its drop count.
     pub(super) owes_drops: bool,
 }
 
@@ -422,7 +424,7 @@ fn raw_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
     }
 }
 
-/// Says what helps where the host lacks the IP version of `target`.
+/// Returns the advice for a host that lacks the IP version of `target`.
 fn switched_off(target: SocketAddr) -> String {
     let (own, other) = ip_versions(target.ip());
     format!("this host has {own} switched off: use an {other} address")

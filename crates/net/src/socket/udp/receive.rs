@@ -1,9 +1,9 @@
 //! Receives many datagrams with one call, coalesced where the kernel can.
 //!
-//! When datagrams come coalesced, a call fills only a few buffers. Their bytes are then still in
-//! the cache when the endpoint looks at them. When datagrams come singly, the cost of a call is
-//! shared by few of them. So a call that filled all its buffers is followed by a call with twice as
-//! many.
+//! When datagrams come coalesced, a call is offered only [`COALESCED_DEPTH`] buffers. Their bytes
+//! are then still in the cache when the endpoint looks at them. When datagrams come singly, only a
+//! few of them would share the cost of such a call. So a call that filled all its buffers is
+//! followed by a call with twice as many.
 //!
 //! A socket that filled fewer buffers than it was offered is empty. Only a receiver that spins, or
 //! that sleeps in this socket, asks it again before the poll set reports it as ready. The kernel
@@ -30,7 +30,7 @@ pub(super) struct Collector {
     has_gro: bool,
     /// True when each message begins with an IPv4 header.
     has_ip_header: bool,
-    /// How many buffers the next call is offered, where datagrams may come coalesced.
+    /// How many buffers the next receive call is offered. Used only while `has_gro` is true.
     depth: usize,
     edge: Option<Edge>,
 }
@@ -135,8 +135,8 @@ impl Collector {
         if self.has_gro { self.depth } else { MANY_MAX }
     }
 
-    /// Adapts the depth to the last call, which gave `count` messages. `is_filled` is true when
-    /// they filled all its room.
+    /// Adapts the number of buffers for the next receive call to the last call, which gave `count`
+    /// messages. `is_filled` is true when the messages filled all buffers of that call.
     fn adapt(&mut self, is_filled: bool, count: usize) {
         let is_single = |index| {
             let message = self.inbox.message(index);
@@ -217,17 +217,19 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
     }
 }
 
-/// Buffers of one call while datagrams arrive coalesced.
+/// How many buffers a receive call is offered while datagrams arrive coalesced.
 const COALESCED_DEPTH: usize = 4;
-/// Buffers of a batch where datagrams may arrive coalesced. While they do, only a few are used.
+/// How many buffers a batch has when datagrams may arrive coalesced. While datagrams do arrive
+/// coalesced, only [`COALESCED_DEPTH`] of these buffers are used in a call.
 const GRO_SLOTS: usize = 32;
-/// Bytes of the longest IP packet or coalesced message, and 33 cache lines more. At a distance of a
-/// power of two, the heads of all buffers would share a few lines of the cache.
+/// Bytes of each receive buffer: the longest IP packet or coalesced message, and 33 cache lines
+/// more. If buffers lay a power of two apart, the heads of all of them would share a few lines of
+/// the cache.
 const SLOT_BYTES: usize = 65_536 + 33 * 64;
 /// Bytes of the longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
-/// The address of a source that the kernel did not name, which does not happen.
+/// Stands for the source address of a datagram when the kernel names none, which does not happen.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// How often a call that failed for a passing reason is repeated before the rest waits for the next
-/// turn.
+/// How many receive calls in a row may fail for a passing reason. After that, the socket's
+/// datagrams wait for the next turn.
 const TRIES_MAX: u32 = 8;

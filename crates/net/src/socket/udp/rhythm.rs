@@ -1,5 +1,5 @@
-//! What the last calls showed about the owner and its packets. With this, the next calls save
-//! system calls.
+//! Remembers what the last calls showed about the owner and its packets, so that the next calls
+//! need fewer system calls.
 //!
 //! It is always right to ask the poll set before every receive, and to wait in it. But that costs a
 //! call and several microseconds for each packet. Three states tell when something cheaper is
@@ -30,14 +30,14 @@
 //!
 //! No system call is made here.
 
-/// The states of the drawing.
+/// The three states in the drawing at the top of this module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecvRhythm {
     wake: Wake,
     owner: Owner,
-    /// Receives since the poll set was last asked.
+    /// Number of receives since the poll set was last asked.
     receives_since_poll: u32,
-    /// The owner has not yet taken all control-connection events of the last poll.
+    /// True when the owner has not yet taken all control-connection events of the last poll.
     has_link_news: bool,
 }
 
@@ -130,7 +130,7 @@ impl RecvRhythm {
         matches!(self.owner, Owner::Spins) && !self.is_poll_old()
     }
 
-    /// Returns true when the poll set is to be asked whatever else is known.
+    /// Returns true when the poll set must be asked, whatever else is known.
     pub(super) const fn is_poll_old(&self) -> bool {
         self.receives_since_poll > RECEIVES_PER_POLL
     }

@@ -49,7 +49,7 @@ pub(super) struct Sender {
 /// Whether the last run, or a part of it, must wait, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// Nothing of the run must wait: it was sent, or refused.
+    /// No part of the run waits: it was sent, or refused.
     No,
     /// The socket buffer is full: the kernel tells when there is room.
     Socket,
@@ -163,7 +163,7 @@ impl Sender {
         ) {
             return Err(refusal);
         }
-        // One datagram alone tells whether the kernel refused segmentation, or the datagram's
+        // Sending one datagram alone shows what the kernel refused: segmentation, or the datagram's
         // length.
         let progress = self.step_single(dispatch, sent, tally)?;
         if !progress.is_fragmented {
@@ -230,7 +230,8 @@ impl Sender {
         dispatch.segmented(sent, limit)
     }
 
-    /// Sends smaller runs from here on: the kernel refused a run and took its first datagram alone.
+    /// Makes the next calls smaller, or gives segmentation up, because the kernel refused a run and
+    /// took its first datagram alone.
     fn reduce_gso(&mut self, left: usize, error: &io::Error, tally: &mut Tally) {
         tally.counters.gso_fallbacks += 1;
         if self.limit.datagrams > SEGMENTS_OLD && left > SEGMENTS_OLD {
@@ -334,7 +335,7 @@ struct Progress {
 }
 
 impl Dispatch<'_> {
-    /// Sends the datagram after the first `sent`, by itself.
+    /// Sends by itself the one datagram that follows the first `sent` datagrams.
     fn single(&self, sent: usize) -> io::Result<Progress> {
         let datagram = self.run.datagrams().nth(sent).unwrap_or(&[]);
         let pieces = [IoSlice::new(datagram)];
@@ -515,12 +516,13 @@ impl Refusal {
     }
 }
 
-/// What one system call takes without segmentation: the messages of one sendmmsg.
+/// The limit of a run without segmentation: the datagrams that one sendmmsg call takes.
 const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
     bytes: 64_000,
     datagrams: MANY_MAX,
 };
-/// With fewer bytes than this, segmentation does not pay.
+/// Segmentation is used only where a run may have at least this many bytes; where runs are shorter,
+/// it saves nothing.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
 /// The most segments of one call since Linux 6.9.
 const SEGMENTS_MAX: usize = 128;
@@ -529,5 +531,5 @@ const SEGMENTS_OLD: usize = 64;
 /// Bytes of an Ethernet header.
 const LINK_HEADER_BYTES: usize = 14;
 const UDP_HEADER_BYTES: usize = 8;
-/// How often a call that failed for a passing reason is repeated.
+/// How often in a row a send call that failed for a passing reason is repeated.
 const TRIES_MAX: u32 = 8;

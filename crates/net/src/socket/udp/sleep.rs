@@ -12,13 +12,14 @@ use sys::clock;
 /// How to sleep, and what the last sleep received.
 #[derive(Debug)]
 pub(super) struct GroupSleep {
-    /// The packets of the last sleep, in the shape that the owner receives into; no buffers before
-    /// the first sleep.
+    /// The packets that the last sleep received, in a batch of the same shape as the owner's
+    /// batches. The batch has no buffers before the first sleep.
     ahead: RecvBatch,
-    /// Number of buffers of the owner's last batch, and bytes of each. No buffers before its first
-    /// receive.
+    /// The number of buffers in the batch that the owner last received into, and the bytes of each
+    /// buffer. The number is 0 before the owner's first receive.
     shape: (usize, usize),
-    /// A wait with a deadline nearer than this is left to the poll set.
+    /// The shortest wait that is done as a sleep in the socket. Shorter waits are left to the poll
+    /// set.
     shortest: Duration,
 }
 
@@ -73,5 +74,5 @@ const fn shape(batch: &RecvBatch) -> (usize, usize) {
 
 /// How long a receiver sleeps in its group's socket before it waits for everything again. The
 /// kernel may add up to two of its ticks. So waits with a nearer deadline are left to the poll set,
-/// which knows microseconds.
+/// which keeps deadlines to the microsecond.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1);

@@ -15,7 +15,8 @@ fn attributes(pairs: &[(&str, &str)]) -> Option<Vec<Attribute>> {
     Some(attributes.collect())
 }
 
-/// A tree with attributes at a directory, at files that may not be written, and none at others.
+/// Makes a manifest with attributes on the directory and on files, some of them read-only, and with
+/// files without attributes.
 fn told() -> Arc<Manifest> {
     let mut entries = vec![
         Entry::directory("d"),
@@ -42,7 +43,7 @@ fn manifest(entries: Vec<Entry>) -> Arc<Manifest> {
     Arc::new(Manifest::build([1; 16], entries, &ManifestLimits::default()).unwrap())
 }
 
-/// Receives what is lacking; what could not be set.
+/// Receives the missing content. Returns the attributes that could not be set.
 fn receive(directory: &Path, attributes: bool, manifest: &Arc<Manifest>) -> Vec<Unset> {
     let options = StoreOptions {
         existing: Existing::SkipUnchanged,
@@ -70,7 +71,7 @@ fn receive(directory: &Path, attributes: bool, manifest: &Arc<Manifest>) -> Vec<
     }
 }
 
-/// The attributes of users that a file or directory has.
+/// Returns the `user.*` attributes that a file or directory has.
 fn found(path: &Path) -> Vec<(String, String)> {
     let open = File::open(path).unwrap();
     let mut names = attribute_names(&open).unwrap();
@@ -91,7 +92,8 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether there are attributes of users here; prints a skip where not.
+/// Returns true when files here can have `user.*` attributes; otherwise prints that the test is
+/// skipped.
 fn are_possible(scratch: &Scratch) -> bool {
     let probe = scratch.path("probe");
     let file = File::create(&probe).unwrap();
@@ -119,7 +121,7 @@ fn assert_told(directory: &Path) {
     assert_eq!(["d", "d/small", "d/empty"].map(mode), [0o555, 0o444, 0o400]);
 }
 
-/// Lets a directory of the manifest be removed.
+/// Makes the directory `d` of the manifest writable, so that it can be changed and removed.
 fn reopen(directory: &Path) {
     fs::set_permissions(directory.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -140,7 +142,8 @@ fn what_arrives_and_what_is_in_place_gets_the_attributes_of_the_senders() {
     }
     let manifest = told();
     let mut before = None;
-    // New; again; and after somebody has changed, removed and added some.
+    // Round 0: new files. Round 1: the same again. Round 2: after somebody has changed, removed and
+    // added attributes.
     for round in 0..3 {
         if round == 2 {
             reopen(&scratch.0);
@@ -196,7 +199,7 @@ fn privileges_and_access_lists_are_never_taken_and_what_cannot_be_set_is_named_o
     assert_eq!(told, [(&capability[..], 2), (&list, 2)]);
     assert_eq!(found(&scratch.path("b")), pairs(&[("user.fine", "x")]));
 
-    // A namespace that no filesystem knows, under more names than are told apart.
+    // A namespace that no filesystem knows, with more names than are listed.
     let many = (0..40).map(|number| Attribute {
         name: format!("nonsense.{number:02}").into_bytes(),
         value: Vec::new(),

@@ -1,4 +1,4 @@
-//! Receivers that are killed, as processes of their own: this test binary run again.
+//! Receivers that are killed. Each is a process of its own: this test binary, run again.
 
 use std::{env, process::Command, process::Stdio};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const DIRECTORY: &str = "TOWLINE_STORE_CRASH_DIRECTORY";
 
-/// Many files of their own, so that giving names takes a while, and some long ones.
+/// Makes a manifest of many small files, so that giving names takes a while, and of some long ones.
 fn big() -> Arc<Manifest> {
     let small = (0..400).map(|n| Entry::file(&format!("s{n:03}"), 1 + n * 37));
     let long = (0..3).map(|n| Entry::file(&format!("long{n}"), 5_000_000 + n));
@@ -57,8 +57,9 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
     let mut rng = base::Rng::new(u64::from(std::process::id()));
     let (mut kills, mut resumed) = (0, 0);
     let mut round = 0;
-    // Until it was killed often, in more than one transfer, and once when it held something. Not
-    // by a clock: every other kill waits until it holds more, however busy the machine is.
+    // Goes on until there were 8 kills, in at least two rounds, and something was kept after one of
+    // them. Every other kill follows no clock: it waits until the receiver holds more, however busy
+    // the machine is.
     while (kills < 8 || round < 2 || resumed == 0) && round < ROUNDS_MAX {
         let target = scratch.path(&round.to_string());
         fs::create_dir(&target).unwrap();
@@ -85,7 +86,7 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
                 }
                 child.try_wait().unwrap()
             } else {
-                // However slow the disk is, it comes to an end.
+                // The last attempt runs to its end, however slow the disk is.
                 Some(child.wait().unwrap())
             };
             if let Some(status) = is_over {
@@ -103,12 +104,13 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
                 .join(manifest.id().to_string())
                 .join("journal");
             if !journal.exists() && count_whole(&into, &manifest) > 0 {
-                // It was at its very end.
+                // The kill came at the very end: the files have their names, and the journal is
+                // gone.
                 break;
             }
             let kept = prepared(&into, Existing::Refuse, &manifest).1.bytes();
             resumed += u64::from(kept > 0);
-            // What was handed over is kept but for what was on its way.
+            // Of the bytes that the receiver held, at most [`ON_ITS_WAY`] are lost.
             assert!(kept + ON_ITS_WAY >= told, "{kept} of {told}");
         }
         assert_whole(&target.join("in"), &manifest);
@@ -118,15 +120,16 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
     assert!(kills > 0 && resumed > 0, "{kills} kills, {resumed} resumed");
 }
 
-/// What the receiver last said that it holds; nothing while it writes that.
+/// Returns how many bytes the receiver last said that it holds; 0 while it writes that number.
 fn noted(target: &Path) -> u64 {
     let ledger = fs::read(target.join("ledger")).unwrap_or_default();
     let bytes = <[u8; 8]>::try_from(&ledger[..]);
     bytes.map_or(0, u64::from_le_bytes)
 }
 
-/// Bytes that may be lost with the receiver, and as many that some of them are kept.
+/// The most bytes that may be lost with a killed receiver. A receiver that holds [`MORE`] bytes
+/// therefore loses only a part of them.
 const ON_ITS_WAY: u64 = 8 << 20;
 const MORE: u64 = ON_ITS_WAY + (1 << 20);
-/// A machine on which so many receivers end before they can be killed is not to be had.
+/// The most rounds. No machine is so fast that this many receivers end before they can be killed.
 const ROUNDS_MAX: u32 = 100;

@@ -1,4 +1,5 @@
-//! Every call to the disk made to fail, at every time: named, nothing half-written, and resumed.
+//! Every call to the disk is made to fail, at every time: the failure is named, nothing is
+//! half-written, and the next attempt resumes.
 
 use super::*;
 use crate::disk::store::disk::STAND_STILL;
@@ -60,7 +61,8 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
     for call in calls {
         // Once the store works to the end, and once it is dropped while the disk stands still.
         for is_dropped in [false, true] {
-            // A call that waits for the disk does so each time; a busy machine delays one once.
+            // A call that waits for the disk is slow in every try. A busy machine makes one try
+            // slow, so one fast try of three is enough.
             let mut longest = (0..3).map(|_| longest_beside_a_stall(call, is_dropped));
             let is_prompt = longest.any(|it| it < STAND_STILL / 2);
             assert!(is_prompt, "{call:?}, dropped: {is_dropped}");
@@ -68,8 +70,8 @@ fn a_disk_that_stands_still_delays_no_call_of_the_thread_that_serves_others() {
     }
 }
 
-/// Delivers into a store whose disk stands still at a call; gives the time of the longest call of
-/// the thread that serves others.
+/// Delivers into a store whose disk stands still at a call; returns the time of the longest call of
+/// the thread that also serves others.
 fn longest_beside_a_stall(call: DiskCall, is_dropped: bool) -> Duration {
     let (scratch, endings) = (Scratch::fast(), Endings::default());
     let (after, errno) = (0, 0);
@@ -104,7 +106,7 @@ fn whoever_makes_a_store_makes_no_call_to_the_disk() {
     let manifest = manifest(vec![Entry::file("one", 10)]);
     assert_eq!(deliver(&mut store, &manifest, 9), StoreEvent::Committed);
     assert_whole(&target, &manifest);
-    // What keeps the thread from it is told.
+    // The failure says what keeps the thread from making the directory.
     let beneath_a_file = target.join("one/below");
     let mut store = open(&beneath_a_file, Existing::Refuse);
     store.prepare(&manifest);
@@ -137,7 +139,7 @@ fn a_manifest_offered_again_waits_until_its_former_store_has_written_what_it_had
         };
         let began = Instant::now();
         assert!(former.write(0, &content(&manifest)) && former.hash_slab(0));
-        // What had come before is written all the same.
+        // Content that came before the end is written all the same.
         former.abandon();
         let kept = (!is_dropped).then_some(former);
         assert_eq!(endings.count(), 1, "it still works");
@@ -181,7 +183,7 @@ fn a_former_store_that_does_not_end_is_told_as_what_it_is() {
     stuck.ended();
 }
 
-/// Delivers a manifest, or as much as is asked for until the disk stands still; gives the time of
+/// Delivers a manifest, or as much as is asked for until the disk stands still; returns the time of
 /// the longest call.
 fn longest_call(
     store: &mut FileStore,
@@ -239,7 +241,7 @@ fn faulty(directory: &Path, fault: DiskFault) -> FileStore {
     FileStore::new(directory, options)
 }
 
-/// Rehearses one fault; false when it was not met any more.
+/// Delivers with one fault. Returns false when the transfer made too few calls to meet the fault.
 fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
     let scratch = Scratch::fast();
     let manifest = manifest(vec![
@@ -254,7 +256,7 @@ fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
     store.prepare(&manifest);
     let last = match outcome(&mut store) {
         StoreEvent::Prepared { mut held } => {
-            // Out of order, so that what is around its ends is read back.
+            // Out of order, so that the bytes around both ends of this piece are read back.
             write(&mut store, 500_000, &content(&manifest)[500_000..600_000]);
             held.insert(500_000..600_000, |_| {}).unwrap();
             finish(store, &manifest, held, 60_000).0

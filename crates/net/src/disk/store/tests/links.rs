@@ -1,4 +1,4 @@
-//! Hard links: files of one transfer under several names, and what they never are.
+//! Hard links: one file of a transfer under several names, and never a link to anything else.
 
 use super::*;
 use crate::TreeOptions;
@@ -21,7 +21,7 @@ fn inode(path: PathBuf) -> u64 {
         .ino()
 }
 
-/// All three names are one file, and nothing else is.
+/// Asserts that all three names are one file, which has no other name.
 fn assert_linked(scratch: &Scratch, manifest: &Manifest) {
     assert_whole(&scratch.0, manifest);
     let one = inode(scratch.path("a/one"));
@@ -31,7 +31,7 @@ fn assert_linked(scratch: &Scratch, manifest: &Manifest) {
     assert!(!scratch.path(STAGING).exists());
 }
 
-/// Receives what is lacking; the last outcome, and the bytes sent.
+/// Receives the missing content. Returns the last outcome, and the number of bytes sent.
 fn receive(directory: &Path, existing: Existing, manifest: &Arc<Manifest>) -> (StoreEvent, u64) {
     let (store, held) = prepared(directory, existing, manifest);
     finish(store, manifest, held, 1000)
@@ -189,7 +189,7 @@ fn a_walk_finds_the_names_of_a_file_also_below_another_source() {
     // `z/` comes before `z.`: the order is that of a manifest.
     assert_eq!(names, [&b"t/z/file"[..], b"t/z.name", b"u"]);
     assert_eq!(tree.manifest.content_bytes(), 14);
-    // With nothing linked it is the manifest that older receivers take.
+    // Without hard links the manifest has version 1, which older receivers take.
     fs::remove_file(scratch.path("u")).unwrap();
     fs::remove_file(scratch.path("t/z.name")).unwrap();
     fs::write(scratch.path("u"), "content").unwrap();

@@ -46,8 +46,8 @@ impl Scratch {
         Self::try_below(&std::env::temp_dir()).unwrap()
     }
 
-    /// In memory where there is such a place: for what is done hundreds of times. A killed
-    /// process leaves there what it would leave on a disk.
+    /// Makes a directory in memory where that is possible, for tests that do something hundreds of
+    /// times. A killed process leaves there what it would leave on a disk.
     fn fast() -> Self {
         let memory = Path::new("/dev/shm");
         match Self::try_below(memory) {
@@ -90,7 +90,7 @@ fn content(manifest: &Manifest) -> Vec<u8> {
         .collect()
 }
 
-/// The next outcome, waited for.
+/// Waits for the next event, and returns it.
 fn outcome(store: &mut FileStore) -> StoreEvent {
     let began = Instant::now();
     loop {
@@ -102,7 +102,8 @@ fn outcome(store: &mut FileStore) -> StoreEvent {
     }
 }
 
-/// Delivers a manifest whole, in blocks of `step`, every third one late; the last outcome.
+/// Delivers all of a manifest in blocks of `step` bytes, every third block late. Returns the last
+/// outcome.
 fn deliver(store: &mut FileStore, manifest: &Arc<Manifest>, step: usize) -> StoreEvent {
     store.prepare(manifest);
     match outcome(store) {
@@ -128,7 +129,8 @@ fn deliver(store: &mut FileStore, manifest: &Arc<Manifest>, step: usize) -> Stor
     outcome(store)
 }
 
-/// A store that has taken charge of a manifest, and what is held already.
+/// Makes a store that has prepared a manifest. Returns the store and the ranges that are held
+/// already.
 fn prepared(
     directory: &Path,
     existing: Existing,
@@ -142,7 +144,7 @@ fn prepared(
     }
 }
 
-/// Writes, as often as the queue is full.
+/// Writes, and tries again while the queue is full.
 fn write(store: &mut FileStore, offset: u64, bytes: &[u8]) {
     while !store.write(offset, bytes) {
         assert!(store.is_open, "it takes nothing any more");
@@ -151,7 +153,7 @@ fn write(store: &mut FileStore, offset: u64, bytes: &[u8]) {
 }
 
 /// Does what a receiver does: sends what is lacking, compares every slab, sends the wrong ones
-/// again, commits. The last outcome, and the bytes sent.
+/// again, commits. Returns the last outcome, and the number of bytes sent.
 fn finish(
     mut store: FileStore,
     manifest: &Manifest,
@@ -205,12 +207,12 @@ fn staging_of(scratch: &Scratch, manifest: &Manifest) -> PathBuf {
     scratch.path(STAGING).join(manifest.id().to_string())
 }
 
-/// Every file is in place with its content.
+/// Asserts that every file is in place with its content.
 fn assert_whole(directory: &Path, manifest: &Manifest) {
     assert_eq!(count_whole(directory, manifest), manifest.files().len());
 }
 
-/// Every file is in place with its content, or not there.
+/// Asserts that every file is either in place with its content or absent.
 fn assert_nothing_half_written(directory: &Path, manifest: &Manifest) {
     count_whole(directory, manifest);
 }
@@ -388,7 +390,7 @@ fn links_in_the_directory_are_never_followed() {
         let mut store = open(&inside, existing);
         failure(deliver(&mut store, &through, 9));
     }
-    // A link in the place of a file is replaced itself, not what it names.
+    // A link in the place of a file is itself replaced, not the file that it leads to.
     let mut store = open(&inside, Existing::Replace);
     let over = manifest(vec![Entry::file("f", 3)]);
     assert_eq!(deliver(&mut store, &over, 9), StoreEvent::Committed);

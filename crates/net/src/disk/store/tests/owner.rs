@@ -1,4 +1,5 @@
-//! Owners: set where the receiver's owner asks, of what is the transfer's own, and else named.
+//! Owners: they are set where the receiver asks for it, and only on files that are the transfer's
+//! own. Owners that cannot be set are named.
 
 use std::os::unix::fs::lchown;
 
@@ -10,7 +11,7 @@ use super::*;
 const USER: u32 = 61_234;
 const GROUP: u32 = 62_345;
 
-/// A tree of one owner, whose user has this name.
+/// Makes a manifest whose entries all have the same owner, with this user name.
 fn owned(name: &str) -> Arc<Manifest> {
     let mut entries = vec![
         Entry::directory("d"),
@@ -30,7 +31,7 @@ fn owned(name: &str) -> Arc<Manifest> {
     Arc::new(Manifest::build_with(0, &names, [1; 16], entries, &limits).unwrap())
 }
 
-/// Receives what is lacking; what could not be set.
+/// Receives the missing content. Returns the owners that could not be set.
 fn receive(directory: &Path, owner: Owners, manifest: &Arc<Manifest>) -> Vec<Unset> {
     let options = StoreOptions {
         existing: Existing::SkipUnchanged,
@@ -71,7 +72,7 @@ fn assert_owned(directory: &Path, expected: (u32, u32)) {
     }
 }
 
-/// Whether this process may give files away, here.
+/// Returns true when this process may give files in this directory to other users.
 fn may_give(scratch: &Scratch) -> bool {
     let probe = scratch.path("probe");
     fs::write(&probe, "").unwrap();
@@ -97,7 +98,8 @@ fn what_arrives_and_what_is_in_place_gets_its_owner_or_that_is_named_once() {
     let scratch = Scratch::new();
     let manifest = owned("no such user here");
     let may_give = may_give(&scratch);
-    // New; again; and after somebody else has had it.
+    // Round 0: new files. Round 1: the same again. Round 2: after the files were given to another
+    // user.
     for round in 0..3 {
         if round == 2 && may_give {
             for name in ALL {
@@ -132,7 +134,7 @@ fn names_that_both_ends_know_count_more_than_numbers() {
     };
     assert_eq!(receive(&scratch.0, Owners::Names, &owned("daemon")), []);
     assert_owned(&scratch.0, (daemon, GROUP));
-    // Over what is there, by number.
+    // The same files again, now with owners by number.
     assert_eq!(receive(&scratch.0, Owners::Numbers, &owned("daemon")), []);
     assert_owned(&scratch.0, (USER, GROUP));
 }

@@ -1,4 +1,4 @@
-//! What outlives its receiver, and what policies make of what is there.
+//! What is kept when a receiver ends, and what happens to files that exist already.
 
 use std::sync::{Mutex, mpsc};
 
@@ -192,7 +192,7 @@ fn a_crash_between_any_two_renames_leaves_whole_files_and_a_rest_that_can_be_fin
             Entry::file("z", 70_000),
         ]);
         let options = StoreOptions {
-            // The first is the journal's.
+            // The first rename is the journal's.
             fault: Some(DiskFault {
                 call: DiskCall::Rename,
                 after: renames,
@@ -303,7 +303,7 @@ fn a_full_disk_at_a_second_attempt_leaves_the_first_ones_bytes() {
     assert_eq!(held.bytes(), 100_000);
 }
 
-/// A transfer of `manifest` that stays unfinished, last changed `days` ago.
+/// Leaves an unfinished transfer of `manifest` behind, last changed `days` days ago.
 fn leave_behind(scratch: &Scratch, manifest: &Arc<Manifest>, days: u64) {
     let mut store = prepared(&scratch.0, Existing::Replace, manifest).0;
     assert!(store.write(0, &content(manifest)[..2000]));
@@ -346,7 +346,7 @@ fn leftovers_that_are_old_go_with_the_next_transfer_and_others_stay() {
     let file = fs::File::options().write(true).open(journal).unwrap();
     file.set_modified(then).unwrap();
     leave_behind(&scratch, &old, 8);
-    // Killed before it had written anything down: only its lock file is left.
+    // This receiver was killed before it had written anything: only its lock file is left.
     let lock = scratch.0.join(format!(".towline/{}.lock", "0a".repeat(16)));
     fs::write(&lock, b"").unwrap();
 
@@ -370,8 +370,8 @@ fn the_same_paths_under_another_manifest_supersede_what_was_left() {
     let elsewhere = manifest(vec![Entry::file("log", 3000), Entry::file("more", 3000)]);
     leave_behind(&scratch, &first, 0);
     leave_behind(&scratch, &elsewhere, 0);
-    // `elsewhere` has written the begin of its first file only, which `second` has too: a file of
-    // its own makes it something else.
+    // `elsewhere` has staged only the beginning of its first file, and `second` has the same path.
+    // One more staged file, which `second` does not have, keeps `elsewhere` from being removed.
     let own = staging_of(&scratch, &elsewhere).join("tree/more");
     fs::write(own, b"m").unwrap();
     let second = manifest(vec![Entry::file("log", 4000), Entry::file("data", 3000)]);

@@ -1,10 +1,10 @@
-//! Runs of zeros take no room on the disk, and files are the same as with it.
+//! Runs of zeros take no room on the disk, and the files' content stays the same.
 
 use wire::object::ManifestHeader;
 
 use super::*;
 
-/// What is put at a position of the content, on top of zeros.
+/// The bytes that are put at some positions of the content, which is zeros elsewhere.
 const DATA: &[u8] = &[7; 5000];
 
 fn sparse(flags: u16, entries: Vec<Entry>) -> Arc<Manifest> {
@@ -14,8 +14,8 @@ fn sparse(flags: u16, entries: Vec<Entry>) -> Arc<Manifest> {
     )
 }
 
-/// Writes content that is zeros but for [`DATA`] at some places, in the given order of blocks, and
-/// commits.
+/// Writes content that is zeros except for [`DATA`] at the positions `at`, in blocks of `step`
+/// bytes, and commits.
 fn receive(mut store: FileStore, manifest: &Arc<Manifest>, at: &[usize], step: usize) {
     store.prepare(manifest);
     let prepared = outcome(&mut store);
@@ -40,7 +40,7 @@ fn holey(manifest: &Manifest, at: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// What the store has hashes to what it was given.
+/// Asserts that the store computes the hashes of `bytes`.
 fn hash_all(store: &mut FileStore, manifest: &Manifest, bytes: &[u8]) {
     for slab in 0..manifest.slab_count() {
         let place = manifest.slab(slab);
@@ -58,7 +58,7 @@ fn room(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// False where the filesystem of the tests knows no holes: then nothing can be shown here.
+/// Returns false where the filesystem of the tests has no holes: then these tests can show nothing.
 fn has_holes(scratch: &Scratch) -> bool {
     let file = fs::File::create(scratch.path("probe")).unwrap();
     file.set_len(1 << 20).unwrap();
@@ -84,7 +84,7 @@ fn zeros_take_no_room_when_either_end_asks_for_it_and_all_of_it_otherwise() {
             Entry::file("tail", 40_000),
         ]
     };
-    // In the large one, and in the last.
+    // Positions in the large file, and in the last one.
     let at = [2 * mib + 100, 5 * mib - 1, 8 * mib + 60_000 + 3];
     for (name, flags, asks, step) in [
         ("both", ManifestHeader::SPARSE, true, 1400),
@@ -152,7 +152,7 @@ fn an_attempt_that_goes_on_and_a_file_that_is_put_right_keep_their_holes() {
     drop(store);
     assert!(room(&scratch.path("f")) <= 64 << 10);
 
-    // Wrong in one place, with the time it had.
+    // The file becomes wrong in one place, and keeps its time.
     let file = fs::File::options()
         .write(true)
         .open(scratch.path("f"))

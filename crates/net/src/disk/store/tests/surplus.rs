@@ -1,4 +1,5 @@
-//! What a receiver has and its sender has not, with links and directories that change places.
+//! Files that the receiver has and its sender does not have, with links and directories that change
+//! places.
 
 use std::sync::atomic::AtomicBool;
 
@@ -27,7 +28,7 @@ fn deleting(scratch: &Scratch, delete: Delete) -> FileStore {
     FileStore::new(&scratch.path("in"), options)
 }
 
-/// Delivers a manifest; what was found besides, in the order of the names.
+/// Delivers a manifest. Returns the surplus that was found, in the order of the names.
 fn found(store: &mut FileStore, manifest: &Arc<Manifest>) -> Vec<Surplus> {
     let mut found = Vec::new();
     let mut event = deliver(store, manifest, 9);

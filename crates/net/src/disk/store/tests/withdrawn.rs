@@ -1,4 +1,4 @@
-//! Files that the sender could not read: they get no name, and what has one keeps it.
+//! Files that the sender could not read: they get no name, and an older file of that name stays.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
@@ -84,7 +84,8 @@ fn a_file_that_cannot_be_read_is_announced_where_it_may_be_left_out() {
             ..crate::TreeOptions::default()
         };
         Tree::select(vec![source], options, |path, _| {
-            // Its mode does not keep a superuser out.
+            // The file is removed, because its mode alone would not keep a superuser from reading
+            // it.
             if path.ends_with("closed") {
                 fs::remove_file(&closed).unwrap();
             }

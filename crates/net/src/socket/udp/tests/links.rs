@@ -9,7 +9,7 @@ use sys::Epoll;
 
 use super::*;
 
-/// Turns both ends until `done` or two seconds have passed.
+/// Lets all ends work until `done` returns true; panics after two seconds.
 fn until(ends: &mut [&mut End], mut done: impl FnMut(&mut [&mut End]) -> bool) {
     let deadline = ends[0].io.now() + Duration::from_secs(2);
     while !done(ends) {
@@ -155,8 +155,8 @@ fn a_refused_or_vanished_peer_closes_the_link() {
     });
 }
 
-/// A listener whose kernel drops what is dialled, as a lossy network would, until the connections
-/// that fill it are accepted.
+/// Makes a listener at which the kernel drops new connections, as a lossy network would, until the
+/// connections that fill its queue are accepted.
 fn deaf() -> (TcpListener, Vec<TcpStream>) {
     let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
     let address = listener.local_addr().unwrap();
@@ -165,7 +165,8 @@ fn deaf() -> (TcpListener, Vec<TcpStream>) {
     while fillers.len() < 64 {
         let stream = sys::tcp::connect(address, |_| Ok(())).unwrap();
         if stream.peer_addr().is_err() {
-            // Perhaps only not yet: the kernel itself says nothing for a second.
+            // The connection may still open: only after a second would the kernel repeat a lost
+            // packet.
             thread::sleep(Duration::from_millis(100));
         }
         dropped = if stream.peer_addr().is_err() {
@@ -181,7 +182,8 @@ fn deaf() -> (TcpListener, Vec<TcpStream>) {
     panic!("a full queue of connections takes more and more");
 }
 
-/// Accepts what there is. True when one of them had something to say.
+/// Accepts a connection that waits, if any. Returns true when an accepted connection has sent a
+/// byte.
 fn has_byte(listener: &TcpListener, accepted: &mut Vec<TcpStream>) -> bool {
     accepted.extend(listener.accept().map(|(stream, _)| stream));
     accepted.iter().any(|mut stream| {
@@ -197,7 +199,7 @@ fn a_link_whose_first_packet_is_lost_is_dialled_again_and_opens_once() {
     let link = receiver.io.link_open(listener.local_addr().unwrap());
     receiver.io.link_send(link, b"x");
     until(&mut [&mut receiver], |ends| {
-        // The wait ends for it, though nothing is ready.
+        // The wait ends for the second dial, although no descriptor is ready.
         let limit = ends[0].io.now() + Duration::from_secs(5);
         ends[0].io.wait(Some(limit));
         assert!(ends[0].io.now() < limit);
@@ -212,7 +214,8 @@ fn a_link_whose_first_packet_is_lost_is_dialled_again_and_opens_once() {
 
 #[test]
 fn a_second_attempt_opens_before_the_kernel_repeats_the_first() {
-    // A machine that stands still for long lets the kernel win.
+    // If the machine stands still for long, the kernel's repeat comes first. One success in three
+    // is enough.
     let is_won = (0..3).any(|_| {
         let (listener, _fillers) = deaf();
         let mut receiver = End::new(Role::Receiver, 86, SocketOptions::default());
@@ -252,7 +255,7 @@ fn an_owner_that_waits_by_itself_is_woken_to_dial_again() {
     outer.add(fd, 1, Interest::READ).unwrap();
     receiver.io.link_open(listener.local_addr().unwrap());
     receiver.io.arm(None);
-    // The kernel itself says nothing for a second.
+    // The kernel repeats a lost packet only after a second, so only the timer can end this wait.
     assert_eq!(outer.wait(Some(timeout)).unwrap().len(), 1);
     receiver.turn();
     assert_eq!(receiver.io.counters().links_redialled, 1);
@@ -392,7 +395,7 @@ fn a_paused_link_that_is_reset_is_closed() {
     source.io.link_pause(accepted, true);
     source.io.link_send(accepted, b"unread by its peer");
     thread::sleep(Duration::from_millis(10));
-    // With bytes unread, the kernel of that end resets.
+    // The other end closes with unread bytes, so its kernel sends a reset.
     drop(stream);
     until(&mut [&mut source], |ends| {
         ends[0].was_told(LinkEvent::Closed)

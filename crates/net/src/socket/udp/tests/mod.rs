@@ -54,7 +54,7 @@ fn send_one(io: &mut UdpIo, bytes: &[u8], to: SocketAddr) -> Outcome {
     io.send(&run(bytes, std::slice::from_ref(&whole), bytes.len(), to))
 }
 
-/// Datagrams that reach `io` until `count` came or nothing has come for a second.
+/// Returns the datagrams that reach `io` until `count` have come or nothing has come for a second.
 fn collect(io: &mut impl Io, batch: &mut RecvBatch, count: usize) -> Vec<(Arrival, Vec<u8>)> {
     let mut datagrams = Vec::new();
     let mut give_up = io.now() + Duration::from_secs(1);
@@ -74,7 +74,7 @@ fn collect(io: &mut impl Io, batch: &mut RecvBatch, count: usize) -> Vec<(Arriva
     datagrams
 }
 
-/// True when nothing arrives for a while.
+/// Returns true when nothing arrives for 50 ms.
 fn is_silent(io: &mut UdpIo) -> bool {
     let mut batch = io.batch();
     let end = io.now() + Duration::from_millis(50);
@@ -160,10 +160,10 @@ fn single_datagrams_are_taken_many_at_a_time_and_coalesced_ones_a_few() {
         );
         receiver.counters().receive_calls - before
     };
-    // 4, 8, 16 and 32 buffers, and no more than two calls that found nothing.
+    // Four calls, with 4, 8, 16 and 32 buffers, and at most two calls that find nothing.
     assert!(calls_for(60, 1000, 1000) <= 6);
     assert!(calls_for(60, 1000, 1000) <= 4);
-    // The first call takes 32, for all it knows; the rest comes by fours.
+    // The first call still offers many buffers; after it, calls offer 4 buffers.
     assert!(calls_for(40, 4000, 1000) > 2);
 }
 
@@ -407,7 +407,7 @@ fn what_the_kernel_drops_is_counted() {
     let mut batch = receiver.batch();
     let first = collect(&mut receiver, &mut batch, 100).len();
     assert!(first < 100);
-    // No later message tells of the last drops; the wait that ended the collecting asked.
+    // No later message reports the last drops, so the last wait asked the kernel for them.
     let dropped = receiver.counters().kernel_drops;
     assert_eq!(dropped + first as u64, 100);
 }

@@ -104,7 +104,7 @@ fn the_descriptor_is_readable_when_there_is_something_to_do() {
 
 #[test]
 fn a_full_socket_is_waited_for() {
-    // A small buffer on a link that takes its time cannot be had on loopback: forced instead.
+    // Loopback has no slow link that would fill a small buffer, so the full socket is forced.
     let options = SocketOptions {
         faults: "eagain=100%".parse().unwrap(),
         ..SocketOptions::default()
@@ -163,7 +163,7 @@ fn a_receiver_that_waits_for_its_group_alone_sleeps_in_its_socket() {
 
     let soon = receiver.now() + Duration::from_millis(1);
     assert!(!receiver.may_sleep_in_group(Some(soon)));
-    // Nothing comes: it returns to its owner, and waits for everything from there on.
+    // Nothing comes: the wait returns to its owner, and the next wait uses the poll set.
     receiver.wait(None);
     assert!(!receiver.may_sleep_in_group(None));
 
