@@ -15,7 +15,7 @@ use libc::{group, passwd, size_t};
 pub fn user_name(number: u32) -> Option<Vec<u8>> {
     let found = |it: &passwd| name_of(it.pw_name);
     ask::<passwd, _>(found, |record, buffer, len, result| {
-        // SAFETY: all pointers are to live memory of the lengths that are given, for the call.
+        // SAFETY: during the call, all pointers are to live memory of the given lengths.
         unsafe { libc::getpwuid_r(number, record, buffer, len, result) }
     })
 }
@@ -25,7 +25,7 @@ pub fn user_name(number: u32) -> Option<Vec<u8>> {
 pub fn group_name(number: u32) -> Option<Vec<u8>> {
     let found = |it: &group| name_of(it.gr_name);
     ask::<group, _>(found, |record, buffer, len, result| {
-        // SAFETY: all pointers are to live memory of the lengths that are given, for the call.
+        // SAFETY: during the call, all pointers are to live memory of the given lengths.
         unsafe { libc::getgrgid_r(number, record, buffer, len, result) }
     })
 }
@@ -40,8 +40,8 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
     ask::<passwd, _>(
         |it| it.pw_uid,
         |record, buffer, len, result| {
-            // SAFETY: all pointers are to live memory of the lengths that are given, for the call,
-            // and the name is a string that ends with a zero.
+            // SAFETY: during the call, all pointers are to live memory of the given lengths, and
+            // the name is a string that ends with a zero.
             unsafe { libc::getpwnam_r(name.as_ptr(), record, buffer, len, result) }
         },
     )
@@ -54,15 +54,16 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
     ask::<group, _>(
         |it| it.gr_gid,
         |record, buffer, len, result| {
-            // SAFETY: all pointers are to live memory of the lengths that are given, for the call,
-            // and the name is a string that ends with a zero.
+            // SAFETY: during the call, all pointers are to live memory of the given lengths, and
+            // the name is a string that ends with a zero.
             unsafe { libc::getgrnam_r(name.as_ptr(), record, buffer, len, result) }
         },
     )
 }
 
-/// Asks the system by `call`, and returns what `found` makes of the record; `None` when there is
-/// none. When a record does not fit the buffer, it asks again with a larger one.
+/// Asks the system through `call`, and returns the result of `found` on the record; `None` when
+/// there is no record or the call fails. When a record does not fit the buffer, it asks again with
+/// a larger buffer, of up to [`BUFFER_BYTES_MAX`] bytes.
 fn ask<T, R>(
     found: impl FnOnce(&T) -> R,
     call: impl Fn(*mut T, *mut c_char, size_t, *mut *mut T) -> c_int,
@@ -87,13 +88,14 @@ fn ask<T, R>(
 }
 
 fn name_of(name: *const c_char) -> Vec<u8> {
-    // SAFETY: `name` is a field of a record that the system filled: it points to a string in the
-    // buffer of the call, which ends with a zero.
+    // SAFETY: `name` is a field of a record that the system filled: it points to a zero-terminated
+    // string in the buffer of the call.
     unsafe { CStr::from_ptr(name) }.to_bytes().to_vec()
 }
 
 const BUFFER_BYTES: usize = 4096;
-/// Bytes of the largest buffer: a group's record holds the names of all its members.
+/// Length of the largest buffer in bytes. It is large because a group's record holds the names of
+/// all the group's members.
 const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]

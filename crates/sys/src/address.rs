@@ -54,8 +54,8 @@ impl RawAddress {
         self.bytes
     }
 
-    /// Returns the address in Rust's form; `None` when the kernel wrote no address or one of
-    /// another family.
+    /// Returns the address in Rust's form; `None` when the kernel wrote no address, or an address
+    /// of a family other than IPv4 and IPv6.
     #[must_use]
     pub fn to_socket_addr(&self) -> Option<SocketAddr> {
         let port = u16::from_be_bytes(self.field(PORT));
@@ -67,7 +67,8 @@ impl RawAddress {
             libc::AF_INET6 => {
                 let ip = Ipv6Addr::from(self.field::<16>(IPV6));
                 let scope = u32::from_ne_bytes(self.field(SCOPE));
-                // The flow label does not identify a peer; without it, equal peers are equal.
+                // The flow label is left out: it does not identify a peer, and addresses that
+                // differ only in the label must compare equal.
                 Some(SocketAddrV6::new(ip, port, 0, scope).into())
             }
             _ => None,
@@ -125,9 +126,9 @@ impl From<SocketAddr> for RawAddress {
     }
 }
 
-// SAFETY: the pointer is to `bytes`, and `len` is at most their number. All of them are
-// initialised, and live while `self` is borrowed. They hold an address or zeros; the kernel checks
-// what it reads there.
+// SAFETY: the pointer is to `bytes`, and `len` is at most the number of these bytes. All of the
+// bytes are initialised, and live while `self` is borrowed. They hold an address or zeros; the
+// kernel checks the bytes that it reads.
 unsafe impl SocketAddrArg for RawAddress {
     unsafe fn with_sockaddr<R>(
         &self,

@@ -26,7 +26,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// Makes an instruction of its fields. `to` and `from` are registers, numbers from 0 to 10.
+    /// Makes an instruction from its fields. `to` and `from` are the numbers of registers, 0 to 10.
     pub(crate) const fn new(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Self {
         // Bit fields follow the byte order of the machine.
         let registers = if cfg!(target_endian = "little") {
@@ -50,8 +50,8 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Makes a table of the sockets to which frames can be redirected, by number:
-    /// `BPF_MAP_TYPE_XSKMAP`.
+    /// Makes a table with room for `entries` sockets to which frames can be redirected
+    /// (`BPF_MAP_TYPE_XSKMAP`). The table finds a socket by a number.
     ///
     /// # Errors
     /// EPERM without CAP_BPF and CAP_NET_ADMIN; EINVAL for a kernel without XDP sockets.
@@ -118,7 +118,8 @@ impl AsFd for Map {
     }
 }
 
-/// Makes the kernel check a program for interfaces, and returns its descriptor.
+/// Makes the kernel check and load a program that runs on an interface (XDP). Returns the program's
+/// descriptor.
 ///
 /// # Errors
 /// EPERM without CAP_BPF and CAP_NET_ADMIN in the initial user namespace; EINVAL or EACCES for a
@@ -147,7 +148,8 @@ pub(crate) fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
 /// Attaches a program to an interface until the returned descriptor is closed.
 ///
 /// # Errors
-/// EBUSY or EEXIST when there is another program; EINVAL before Linux 5.9; any error of the driver.
+/// EBUSY or EEXIST when the interface has another program; EINVAL before Linux 5.9; any error of
+/// the driver.
 pub(crate) fn link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
     let request = LinkSpec {
         program: program.as_raw_fd().cast_unsigned(),
@@ -160,7 +162,8 @@ pub(crate) fn link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::R
 
 fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
     // SAFETY: `request` is live, only read, and as long as announced; all requests here are
-    // `repr(C)` without padding. Where each request is made, a comment says what its pointers need.
+    // `repr(C)` without padding. Where a request contains pointers, a comment at its construction
+    // says why they are valid.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -1,4 +1,4 @@
-//! What the kernel holds in memory for one socket.
+//! The kernel memory that one socket uses, and its limits.
 
 use std::{io, os::fd::AsFd};
 
@@ -33,7 +33,8 @@ impl SocketBuffers {
         Ok(Self::from_words(words.map(i32::cast_unsigned)))
     }
 
-    /// Reads what sock_diag says of a socket's memory; what an older kernel leaves out is 0.
+    /// Reads the payload in which sock_diag describes a socket's memory. Fields that an older
+    /// kernel leaves out are 0.
     pub(crate) fn parse(payload: &[u8]) -> Self {
         let mut words = payload.as_chunks::<4>().0.iter().copied();
         let next = |_| words.next().map_or(0, u32::from_ne_bytes);
@@ -51,5 +52,5 @@ impl SocketBuffers {
     }
 }
 
-/// How many integers the kernel reports: `SK_MEMINFO_VARS`.
+/// Number of integers that the kernel reports: `SK_MEMINFO_VARS`.
 const WORDS: usize = libc::SK_MEMINFO_DROPS as usize + 1;

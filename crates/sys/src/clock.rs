@@ -14,7 +14,8 @@ pub fn monotonic() -> Instant {
     Instant::from_nanos(nanos(ClockId::Monotonic))
 }
 
-/// Returns the kernel's tick: 1 to 10 ms. It limits how exactly a long wait ends.
+/// Returns the kernel's tick: 1 to 10 ms. The limit of [`crate::datagram::set_blocking`] counts in
+/// ticks, so the end of a blocking receive is no more exact than one tick.
 ///
 /// **Source**: clock_getres(2), `CLOCK_MONOTONIC_COARSE`.
 #[must_use]

@@ -1,7 +1,7 @@
-//! Datagrams for measuring round trips, mostly one a call: sockets with one peer, answers to any
-//! peer, and waits.
+//! Datagrams for measuring round trips, mostly one datagram a call. A socket talks to a single
+//! peer, or answers any peer. The module also waits for a socket to become ready.
 //!
-//! [`crate::message`] moves the datagrams of sessions, many a call.
+//! [`crate::message`] moves the datagrams of sessions, many datagrams a call.
 
 use std::{
     io::{self, IoSlice},
@@ -40,8 +40,8 @@ pub fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
 /// Sends to the peer without waiting for room.
 ///
 /// # Errors
-/// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` for more than the path's
-/// MTU when the socket does not fragment.
+/// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` for a datagram that would
+/// need fragments when the socket does not fragment.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(fd, bytes, AT_ONCE)?)
 }
@@ -99,8 +99,8 @@ fn receive_flags(blocking: bool) -> RecvFlags {
     }
 }
 
-/// Receives one datagram without waiting, and returns whether it came in fragments. The kernel
-/// tells that only after [`crate::UdpSocket::set_fragment_report`].
+/// Receives one datagram without waiting. Returns its length, and whether it came in fragments. The
+/// kernel reports fragments only after [`crate::UdpSocket::set_fragment_report`].
 ///
 /// # Errors
 /// As [`receive`].
@@ -182,8 +182,8 @@ pub(crate) fn wait(fd: BorrowedFd<'_>, wanted: PollFlags, limit: Duration) -> io
     Ok(!events(fd, wanted, limit)?.is_empty())
 }
 
-/// Waits until some of the wanted events happen, or the descriptor ends or fails. Returns the
-/// events that happened: none after `limit`, or when a signal ended the wait.
+/// Waits until at least one of the `wanted` events happens, or the descriptor hangs up or fails.
+/// Returns the events that happened: none after `limit`, or when a signal ended the wait.
 pub(crate) fn events(
     fd: BorrowedFd<'_>,
     wanted: PollFlags,
@@ -199,8 +199,8 @@ pub(crate) fn events(
     }
 }
 
-/// Returns the MTU that the kernel holds for the path to the peer of a connected socket, in bytes
-/// of a whole IP packet.
+/// Returns the kernel's MTU for the path to the peer of a connected socket: the length of a whole
+/// IP packet, in bytes.
 ///
 /// # Errors
 /// `ENOTCONN` without a peer.

@@ -192,9 +192,9 @@ impl DatagramRing {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: what the entry points to belongs to a request that is not under way. It stays
-        // where it is, and is neither read nor written nor freed until the request's completion was
-        // seen.
+        // SAFETY: the memory that the entry points to, if any, belongs to a request that is not
+        // under way. That memory stays where it is. Until the request's completion was seen, this
+        // process does not read, write or free it.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
     }
@@ -250,7 +250,8 @@ impl Drop for DatagramRing {
             }
             let limit = types::Timespec::from(CANCEL_TIME);
             let args = types::SubmitArgs::new().timespec(&limit);
-            // The number of rounds bounds the time.
+            // A failure does not matter: each round waits at most CANCEL_TIME, and there are at
+            // most ROUNDS_MAX rounds.
             let _waited = self.ring.submitter().submit_with_args(1, &args);
         }
         if self.is_under_way() {
@@ -297,7 +298,8 @@ impl Request {
         Ok(self.point(name_len, bytes.len()))
     }
 
-    /// Sets the pointers anew. With `name_len` 0 the message has no address.
+    /// Points the message header at this request's memory, and returns a pointer to the header.
+    /// With `name_len` 0 the message has no address.
     fn point(&mut self, name_len: libc::socklen_t, room_len: usize) -> *mut msghdr {
         let parts = self.parts();
         parts.vector.iov_base = parts.room.as_mut_ptr().cast();
@@ -334,10 +336,11 @@ impl Request {
 const ENTRIES: u32 = 64;
 /// The most sends under way at a time.
 const SENDS_MAX: usize = 16;
-/// The user data of the requests that are not sends.
+/// The `user_data` values of requests other than sends.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// How drop waits for requests under way: the time limit of one wait, and the most waits.
+/// Limits on how drop waits for requests under way: the longest time of one wait, and the most
+/// waits.
 const CANCEL_TIME: Duration = Duration::from_millis(50);
 const ROUNDS_MAX: usize = 20;
 

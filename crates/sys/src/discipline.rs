@@ -1,5 +1,5 @@
-//! The discipline of the kernel's wall clock: what the daemon that keeps the clock right has told
-//! the kernel.
+//! The discipline of the kernel's wall clock: the settings that a daemon (such as an NTP client)
+//! gives the kernel to keep the clock right.
 
 use std::io;
 
@@ -12,8 +12,8 @@ pub struct Discipline {
     /// True when a daemon says that the clock is synchronised, and the kernel sees no fault of the
     /// clock.
     pub is_synchronised: bool,
-    /// The bound of the clock's error that the daemon states, in nanoseconds; it grows while the
-    /// daemon is silent.
+    /// The most by which the clock may be wrong, in nanoseconds. The daemon states this bound, and
+    /// the kernel raises it while the daemon is silent.
     pub error_ns_max: u64,
     /// The daemon's estimate of the error, in nanoseconds.
     pub error_ns_estimated: u64,
@@ -50,7 +50,7 @@ pub fn read() -> io::Result<Discipline> {
         } else {
             offset.saturating_mul(1_000)
         },
-        // The kernel gives parts per million, with 16 binary places.
+        // The kernel gives parts per million in fixed point, with 16 bits after the point.
         frequency_ppb: found.freq.saturating_mul(1_000) >> 16,
         tai_offset_s: found.tai,
         has_leap: found.status & (libc::STA_INS | libc::STA_DEL) != 0,

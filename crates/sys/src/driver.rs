@@ -94,7 +94,7 @@ impl DriverCounters {
 
     /// Makes the driver answer into `words`, which begin with a command.
     fn request(&self, words: &mut [u64]) -> io::Result<()> {
-        // SAFETY: a name, integers and pointers, for which zero is a value.
+        // SAFETY: an `ifreq` is a name, integers and pointers; all zero is a valid value.
         let mut request: libc::ifreq = unsafe { zeroed() };
         let name = self.interface.as_bytes();
         if name.len() >= request.ifr_name.len() {
@@ -104,9 +104,10 @@ impl DriverCounters {
             *place = byte.cast_signed();
         }
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        // SAFETY: `request` is live and points at `words`. These are exclusively borrowed and hold
-        // what their command announces: as many counters or names as the driver said it has. The
-        // driver does not change these numbers while its interface exists.
+        // SAFETY: `request` is live and points at `words`. These are exclusively borrowed and have
+        // room for the answer that their command announces: as many counters or names as the driver
+        // said it has. This relies on the driver not changing these numbers while its interface
+        // exists.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), ETHTOOL, &raw mut request) })?;
         Ok(())
     }
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_interface_without_counters_says_so() {
-        // Kernels differ in whether loopback knows the question.
+        // Some kernels answer for loopback, others do not support the request.
         match DriverCounters::open("lo") {
             Ok(counters) => assert_eq!(
                 (counters.names().len(), counters.read().unwrap().len()),

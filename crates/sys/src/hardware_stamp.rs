@@ -131,7 +131,7 @@ impl Device {
     }
 
     fn request<T: Answer>(&self, request: libc::Ioctl, answer: &mut T) -> io::Result<()> {
-        // SAFETY: a name, integers and pointers, for which zero is a value.
+        // SAFETY: an `ifreq` is a name, integers and pointers; all zero is a valid value.
         let mut envelope: libc::ifreq = unsafe { zeroed() };
         envelope.ifr_name = self.name;
         envelope.ifr_ifru.ifru_data = std::ptr::from_mut(answer).cast();
@@ -214,7 +214,7 @@ const _: () = assert!(size_of::<Config>() == 12);
 mod tests {
     use super::*;
 
-    /// What `ethtool -T` prints of three kinds of device, as the kernel's structure.
+    /// Makes the kernel's structure from the values that `ethtool -T` prints for a device.
     fn info(stamping: u32, clock: i32, sent_kinds: u32, received_kinds: u32) -> Info {
         Info {
             command: GET_TS_INFO,
@@ -235,7 +235,7 @@ mod tests {
             clock: Some(0),
         };
         assert_eq!(all, able);
-        // PTP event packets of version 2 alone.
+        // This device can stamp only PTP event packets of version 2 among those that it receives.
         let ptp = parse(&info(0x7f, 1, 0b11, 1 | 1 << 12));
         assert!(ptp.stamps_sent && !ptp.stamps_all_received);
         let software = parse(&info(0x1a, -1, 0, 0));

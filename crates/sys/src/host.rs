@@ -81,8 +81,8 @@ pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
     Ok(granted)
 }
 
-/// Starts another program, with the limit of open descriptors that this process was given, whatever
-/// [`limit_open_files`] has made of it since.
+/// Starts another program, with the limit of open descriptors that this process was given, even
+/// when [`limit_open_files`] has changed the limit since.
 ///
 /// # Errors
 /// When the program cannot be started.

@@ -1,8 +1,9 @@
-//! System calls with safe faces: sockets, GSO/GRO, multicast, files, netlink.
+//! Safe functions around system calls: sockets, GSO/GRO, multicast, files, netlink.
 //!
-//! The crate knows no protocol: bytes, addresses, options and descriptors in, results out. Every
-//! unsafe block holds one operation and its proof. Most errors are [`std::io::Error`]s with the
-//! errno. The callers add operation, target and, where [`usual_remedy`] is not enough, the remedy.
+//! The crate knows no protocol: its functions take bytes, addresses, options and descriptors, and
+//! return results. Every unsafe block holds one operation, and a comment that proves it sound. Most
+//! errors are [`std::io::Error`]s with the errno. The callers add operation, target and, where
+//! [`usual_remedy`] is not enough, the remedy.
 #![cfg(target_os = "linux")]
 #![allow(
     unsafe_code,

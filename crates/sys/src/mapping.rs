@@ -17,8 +17,9 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread. Only its owner reaches it: a ring, a
-// socket or a program. The owner's methods take `&mut self` wherever they read or write memory that
-// is not atomic; with `&self` they only load and store atomic words.
+// socket or a program. The public methods of the owner, and of the guards that borrow the owner,
+// take `self` or `&mut self` wherever they read or write memory that is not atomic; with `&self`
+// they only load and store atomic words.
 unsafe impl Send for Mapping {}
 
 impl Mapping {

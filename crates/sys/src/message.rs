@@ -123,7 +123,7 @@ pub(crate) fn send_one(
 /// Returns the number of messages that left.
 ///
 /// # Errors
-/// The errno of `sendmmsg`, which is the error of the first datagram.
+/// The errno of `sendmmsg`, when even the first datagram did not leave.
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_many(
@@ -265,8 +265,8 @@ impl Inbox {
     /// [`Inbox::message`] has the details of each.
     ///
     /// With `blocking` it waits for the first message, for at most the limit of
-    /// [`crate::datagram::set_blocking`]. The thread sleeps in the socket itself: the kernel then
-    /// has less work to wake it than with a set of descriptors.
+    /// [`crate::datagram::set_blocking`]. The thread then sleeps in the receive call itself: waking
+    /// it costs the kernel less than waking a thread that waits for a set of descriptors (epoll).
     ///
     /// # Errors
     /// The errno of `recvmmsg`; `WouldBlock` when nothing is there, `Interrupted` when a signal
@@ -433,8 +433,8 @@ pub const MANY_MAX: usize = 64;
 /// Length of the control messages with segment size, hop limit and router alert, in bytes: each is
 /// a header and up to eight bytes.
 const CONTROL_SEND_BYTES: usize = 3 * (aligned(HEADER_BYTES) + 8);
-/// The option's type (copied into fragments, control class, number 20), its length, and value 0:
-/// every router is to look at the packet.
+/// The Router Alert option: its type (copied into fragments, control class, number 20), its length,
+/// and the value 0, which asks every router to look at the packet.
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 /// Length of the control messages with GRO size, drop count and IPv6 packet information, in bytes,
 /// with room to spare.

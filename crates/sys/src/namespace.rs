@@ -7,8 +7,9 @@
 //! own. A command can start in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
-//! process with a single thread create one. A process has a single thread at the very start of
-//! `main` ([`enter_user_namespace`]), and between fork and exec ([`CommandExt::user_namespace`]).
+//! process with a single thread create a user namespace. A process has a single thread at the very
+//! start of `main` ([`enter_user_namespace`]), and between fork and exec
+//! ([`CommandExt::user_namespace`]).
 #![expect(unsafe_code, reason = "namespace, process and descriptor system calls")]
 
 use std::{
@@ -78,8 +79,8 @@ impl Namespace {
     /// calling thread stays where it is.
     ///
     /// # Errors
-    /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and what mount(2)
-    /// says of `at`.
+    /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and the errors of
+    /// mount(2) for `at`.
     pub fn filesystem(at: &Path, bytes: u64, access: Access) -> io::Result<Self> {
         let options = CString::new(format!("size={bytes}"))?;
         let flags = match access {
@@ -103,7 +104,8 @@ impl Namespace {
         })
     }
 
-    /// Returns the identity of this namespace, which no other namespace on the machine has.
+    /// Returns the identity of this namespace. While this namespace exists, no other namespace on
+    /// the machine has the same identity.
     ///
     /// # Errors
     /// When the descriptor cannot be examined; not expected.
@@ -206,7 +208,8 @@ impl CommandExt for Command {
 }
 
 /// Makes the calling process root of a new user namespace, with an empty network namespace of its
-/// own. It first proves on a forked child that this works: a refusal leaves the process as it was.
+/// own. It first tries this on a forked child, so that a refusal there leaves the process as it
+/// was.
 ///
 /// # Errors
 /// The step that the machine forbids. EINVAL at [`Step::UserNamespace`] when the process already
@@ -225,7 +228,7 @@ pub fn probe_user_namespace() -> Result<(), Refusal> {
     command.stdin(Stdio::null()).user_namespace();
     // SAFETY: the closure builds an error from an integer; it neither allocates nor locks.
     unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(PROBE_PASSED))) };
-    // The last closure always fails, so nothing is ever executed.
+    // This closure runs last before exec and always fails, so no program is ever executed.
     match command.spawn() {
         Err(error) if error.raw_os_error() == Some(PROBE_PASSED) => Ok(()),
         Err(error) => Err(Refusal::from_io(&error)),
@@ -267,8 +270,8 @@ impl Refusal {
         }
     }
 
-    /// Packs step and error into one number: through a failed spawn, a child can hand its parent
-    /// only one.
+    /// Packs step and error number into one number, because a child whose spawn fails can hand its
+    /// parent only one number.
     fn into_io(self) -> io::Error {
         let step = match self.step {
             Step::Start => 0,
@@ -305,7 +308,7 @@ impl fmt::Display for Refusal {
             Step::NetworkNamespace => "make a network namespace inside a user namespace",
         };
         if self.errno == libc::ENOSPC {
-            // The system's own text would speak of a disk.
+            // The system's own text for this error speaks of a full disk.
             return write!(
                 f,
                 "cannot {what}: this user has as many namespaces as the kernel allows"
@@ -371,7 +374,8 @@ fn open_process(pid: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// The texts that map this user and group to root, made before the fork.
+/// The texts that map this user and group to root. They are made before the fork, because a forked
+/// child must not allocate.
 struct IdMaps {
     user: String,
     group: String,
@@ -411,8 +415,8 @@ fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     rustix::io::write(file, text).map(drop)
 }
 
-/// Moves the calling thread into namespaces of its own. For a user namespace, the process must have
-/// no other thread.
+/// Gives the calling thread new namespaces, or (`FS`) a root and working directory of its own. For
+/// a user namespace, the process must have no other thread.
 fn unshare(what: UnshareFlags) -> Result<(), Errno> {
     // SAFETY: a thread would see other descriptors behind the same numbers only with a table of its
     // own (`FILES`), and no caller asks for that.
@@ -430,7 +434,8 @@ fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Re
 
 /// The longest wait for one killed process to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// A factor larger than any error number of Linux.
+/// The factor of the step in a number that combines a step and an error number: it is larger than
+/// any error number of Linux.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;
 

@@ -59,7 +59,7 @@ pub fn chains(way: Way) -> Result<Vec<Chain>, NetlinkError> {
     Ok(chains)
 }
 
-/// Reads a chain; `None` when it is at no hook of that way, or makes no sense.
+/// Reads a chain; `None` when the chain is at no hook of `way`, or its attributes are malformed.
 fn parse(family: u8, attributes: Attributes<'_>, way: Way) -> Option<Chain> {
     let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, ACCEPT);
     let number = |payload: &[u8]| Some(u32::from_be_bytes(payload.try_into().ok()?));

@@ -27,7 +27,7 @@ use crate::call::check;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhcOffset {
     /// The device's clock less the system's wall clock, in nanoseconds. A device that keeps
-    /// international atomic time is ahead by the leap seconds.
+    /// international atomic time is ahead by the difference of that time and UTC (37 s since 2017).
     pub offset_ns: i64,
     /// The most by which the offset may be wrong, in nanoseconds: half the time between the two
     /// system readings; zero where the hardware latches both clocks.
@@ -54,7 +54,8 @@ pub enum PhcMethod {
 /// # Errors
 /// `EACCES` for users who may not read the device; `ENOTTY` when the device is no such clock.
 ///
-/// **Cost**: up to three system calls, and 25 readings of the device: about 10 to 100 us.
+/// **Cost**: opens the device, makes up to three calls on it, and usually reads its clock at most
+/// 25 times: about 10 to 100 us.
 pub fn offset(device: &Path) -> io::Result<PhcOffset> {
     use std::os::fd::AsFd as _;
     let file = File::open(device)?;
@@ -102,7 +103,7 @@ fn of_precise(found: &Precise) -> Option<PhcOffset> {
     })
 }
 
-/// Picks the offset from readings of system, device and system clock, in this order.
+/// Picks the offset from triples of readings: system clock, device's clock, system clock again.
 fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     let triples = times
         .iter()
@@ -110,8 +111,8 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// Picks the offset from times of the two clocks taken in turns. The first and the last are the
-/// system's.
+/// Picks the offset from readings that alternate between the two clocks. The first and the last are
+/// the system clock's.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)
@@ -231,7 +232,8 @@ mod tests {
             .chain([at(23_000)])
             .collect();
         let found = of_basic(&flat).unwrap();
-        // Between the systems' readings of the basic method lies the whole call.
+        // In the basic method, the whole call that reads the device lies between two system
+        // readings.
         assert_eq!(found.method, PhcMethod::Basic);
         assert_eq!((found.offset_ns, found.error_ns_max), (ahead - 500, 1_500));
         let precise = Precise {

@@ -97,7 +97,7 @@ impl Epoll {
         Ok(epoll::add(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Changes which events the set reports of a descriptor that it has.
+    /// Changes the events that the set reports for one of its descriptors.
     ///
     /// # Errors
     /// When the descriptor is not in the set.
@@ -184,8 +184,8 @@ impl Epoll {
         check_len(count as isize)
     }
 
-    /// Waits, exact to the nanosecond. The call is made by its number: rustix has it only in builds
-    /// for Linux 5.11 and later, where it lacks the fallback for older kernels.
+    /// Waits, exact to the nanosecond. The call is made by its number: rustix offers it only in
+    /// builds for Linux 5.11 and later, and such builds lack the fallback for older kernels.
     fn wait_exactly(&mut self, timeout: Duration) -> io::Result<usize> {
         let timeout = timespec(timeout);
         let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
@@ -250,7 +250,8 @@ impl TimerFd {
         Ok(())
     }
 
-    /// Makes a passed timer unreadable until it is set again. Returns true when it had passed.
+    /// If the deadline has passed, makes the timer unreadable until it is set again, and returns
+    /// true.
     #[must_use]
     pub fn take(&self) -> bool {
         take_count(&self.0)
@@ -339,7 +340,7 @@ mod tests {
             epoll.watch_once(from.as_fd(), 1, Interest::READ).unwrap();
             assert_eq!(count(&mut epoll), 0);
         }
-        // Its end is a hang-up, which no wish leaves out.
+        // Dropping `to` makes a hang-up, which is reported whatever the interest is.
         drop(to);
         for _ in 0..2 {
             assert_eq!((count(&mut epoll), count(&mut epoll)), (1, 0));

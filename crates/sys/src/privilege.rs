@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_gone() {
-        // Capabilities belong to a thread: the test's others keep theirs.
+        // Capabilities belong to a thread: the test's other threads keep theirs.
         let thread = std::thread::spawn(|| {
             drop_capabilities().unwrap();
             has_capabilities().unwrap()

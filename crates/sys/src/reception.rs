@@ -22,12 +22,12 @@ pub struct Reception {
     pub destination: Option<IpAddr>,
     /// Number of the interface that the datagram came through.
     pub interface: Option<u32>,
-    /// Time to live, or hop limit, that the datagram had left.
+    /// The datagram's remaining time to live (IPv4) or hop limit (IPv6).
     pub hops: Option<u8>,
 }
 
-/// Makes the kernel report with each datagram its destination, its interface, and the hops that it
-/// had left.
+/// Makes the kernel report, with each datagram, its destination, the interface that it came
+/// through, and its remaining hops.
 ///
 /// # Errors
 /// Never in practice.

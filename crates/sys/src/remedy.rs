@@ -1,11 +1,11 @@
-//! What helps against an error, whatever the program was doing.
+//! Remedies for the system's errors: advice that helps whatever the program was doing.
 
 use std::io;
 
 use crate::errno;
 
-/// Returns the usual remedy for an error of the system: what helps, whatever the program was doing.
-/// `None` when there is no such remedy, or when the error is not the system's.
+/// Returns the usual remedy for an error of the system: advice that helps whatever the program was
+/// doing. `None` when there is no such remedy, or when the error is not the system's.
 #[must_use]
 pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
@@ -29,7 +29,7 @@ pub fn with_usual_remedy(error: &io::Error) -> String {
     usual_remedy(error).map_or_else(|| error.to_string(), |remedy| format!("{error}; {remedy}"))
 }
 
-/// What helps when the system does not start a thread.
+/// The remedy when the system does not start a thread.
 pub const THREAD_REMEDY: &str =
     "end some processes, or raise the limit on their number (`ulimit -u`)";
 

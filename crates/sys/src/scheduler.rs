@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_priority_that_does_not_exist_is_refused() {
-        // Whoever may not use the class at all is told so first.
+        // When this user may not use the class at all, the error may be EPERM instead.
         let code = set_fifo(100).unwrap_err().raw_os_error();
         assert!(code == Some(libc::EINVAL) || code == Some(libc::EPERM));
     }

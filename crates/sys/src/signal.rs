@@ -26,7 +26,7 @@ use libc::c_int;
 
 use crate::{call::check, clock};
 
-/// The state of the request to end, and what later signals do.
+/// The state of the request to end, and the settings for later signals.
 struct Request {
     is_asked: Arc<AtomicBool>,
     /// Time of the first signal, in monotonic nanoseconds; 0 before it.

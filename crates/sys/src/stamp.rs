@@ -37,7 +37,7 @@ pub struct Stamps {
 pub enum Stage {
     /// On entry to the packet scheduler.
     Scheduled,
-    /// When handed to the device, or sent by it.
+    /// When the kernel handed the packet to the device, or when the device sent it.
     Sent,
     /// A stage that this module does not ask for.
     Other(u32),
@@ -63,7 +63,7 @@ pub enum Report {
         origin: Origin,
         /// Type and code of the ICMP message.
         icmp: (u8, u8),
-        /// The next hop's MTU in bytes, with `EMSGSIZE`.
+        /// The next hop's MTU in bytes, when `errno` is `EMSGSIZE`.
         info: u32,
         /// The sender of the ICMP message.
         offender: Option<IpAddr>,
@@ -144,8 +144,8 @@ pub fn parse_arrival(control: &[u8]) -> Stamps {
     stamps.map_or_else(Stamps::default, |(_, _, data)| parse_stamps(data))
 }
 
-/// Takes the next report out of the error queue; `None` when the queue is empty. Skips messages
-/// that are neither a stamp of this socket's packets nor an error.
+/// Takes the next report out of the error queue; `None` when the queue is empty. Skips every
+/// message that is not a stamp of this socket's packets or an error.
 ///
 /// # Errors
 /// Never in practice.

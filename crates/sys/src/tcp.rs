@@ -1,8 +1,9 @@
 //! TCP connections whose set-up does not block.
 //!
-//! The streams and listeners are the standard library's. This module adds what the standard library
-//! lacks. It has a connect that returns at once, a backlog for a thousand receivers that dial
-//! together, and options of a connection, such as the limit of a peer's silence.
+//! The streams and listeners are the standard library's. This module adds three things that the
+//! standard library lacks: a connect that returns at once, a choice of the backlog (a thousand
+//! receivers may dial together), and options of a connection, such as the limit of a peer's
+//! silence.
 
 use std::{
     io,
@@ -23,8 +24,9 @@ use crate::{
 };
 
 /// Starts to connect, after `prepare` has set options that must hold from the first packet on. The
-/// stream becomes writable when the connect has succeeded or failed: [`TcpStream::take_error`]
-/// reports a failure, once, and [`TcpStream::peer_addr`] a success.
+/// stream becomes writable when the connect has succeeded or failed. After a failure,
+/// [`TcpStream::take_error`] returns the error once; after a success, [`TcpStream::peer_addr`]
+/// returns the peer.
 ///
 /// # Errors
 /// Errors that are known at once (no route, no descriptors), and those of `prepare`.
@@ -61,7 +63,7 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
 /// bytes. Returns how many bytes came; 0 at the end of the stream.
 ///
 /// # Errors
-/// `WouldBlock` when nothing has arrived, and what has ended the connection.
+/// `WouldBlock` when nothing has arrived, and the error that has ended the connection.
 ///
 /// **Cost**: one system call; `into` grows at most once, and the new room is not filled with zeros
 /// first.
@@ -141,8 +143,8 @@ pub fn prompt_resend(socket: &impl AsFd) -> io::Result<[Duration; 2]> {
 
 const TCP_RTO_MIN_US: c_int = 45;
 const TCP_DELACK_MAX_US: c_int = 46;
-/// A silence limit has this many equal parts: one idle time, then one interval after each probe. So
-/// there is one probe fewer.
+/// Number of equal parts of a silence limit: one idle time, then one interval after each probe. So
+/// the number of probes is one less.
 const SILENCE_PARTS: u32 = 3;
 const SILENCE_SECONDS_MAX: u64 = i32::MAX as u64 / 1_000;
 
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(epoll.wait(None).unwrap().len(), 1);
         let (accepted, _) = listener.accept().unwrap();
         match prompt_resend(&accepted) {
-            // Every rate of ticks makes up to 10 ms more of it.
+            // The kernel rounds each time up to whole ticks, and a tick is at most 10 ms.
             Ok(set) => {
                 let tick = Duration::from_millis(10);
                 assert!((resend..=resend + tick).contains(&set[0]), "{set:?}");

@@ -1,4 +1,4 @@
-//! What the kernel knows about a TCP connection: `struct tcp_info`, read by its length.
+//! The kernel's data about a TCP connection: `struct tcp_info`, whose length depends on the kernel.
 //!
 //! Newer kernels have more fields, and every kernel tells how many bytes it wrote. A field beyond
 //! these bytes is unknown, which is not the same as zero. Times are in the kernel's units: the name
@@ -22,7 +22,7 @@ pub struct TcpInfo {
 pub struct TcpField {
     /// The kernel's name without its prefix, with the unit at the end where there is one.
     pub name: &'static str,
-    /// What the field says.
+    /// The field's meaning, in words.
     pub help: &'static str,
     offset: usize,
     bytes: usize,
@@ -50,7 +50,7 @@ macro_rules! fields {
     };
 }
 
-// name: offset, length, what it says
+// name: offset and length in bytes, meaning
 fields! {
     state: 0 1, "the connection's state, as in `TCP_ESTABLISHED`";
     ca_state: 1 1, "congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss";
@@ -139,7 +139,8 @@ impl TcpInfo {
         Ok(Self { bytes, len })
     }
 
-    /// Takes what the kernel wrote; bytes beyond the fields that are known here are left out.
+    /// Makes the state from the bytes that the kernel wrote. Bytes beyond the fields that are known
+    /// here are left out.
     #[must_use]
     pub fn from_bytes(written: &[u8]) -> Self {
         let mut bytes = [0; LEN_MAX];
@@ -166,7 +167,7 @@ impl TcpInfo {
     }
 }
 
-/// The length of the newest structure that is known here, in bytes.
+/// Length in bytes of the newest `struct tcp_info` that this module knows.
 const LEN_MAX: usize = 280;
 
 #[cfg(test)]
@@ -198,7 +199,7 @@ mod tests {
             info.iter().last().map(|(it, _)| it.name),
             Some("snd_wnd_bytes")
         );
-        // Cut within a field.
+        // These bytes end within the field `snd_wnd_bytes`, so the field is unknown.
         assert_eq!(TcpInfo::from_bytes(&written[..230]).snd_wnd_bytes(), None);
         assert_eq!(
             TcpInfo::from_bytes(&[2; 400]).iter().count(),
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(TcpInfo::of(&peer).unwrap().bytes_received(), Some(5_000));
         let info = TcpInfo::of(&stream).unwrap();
         assert_eq!(info.state(), Some(1));
-        // Linux 4.6 counts them, and every later kernel.
+        // Linux 4.19 and later count the bytes sent.
         assert_eq!(info.bytes_sent(), Some(5_000));
         assert!(info.busy_us() >= info.rwnd_limited_us());
         assert!(TcpInfo::of(&std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap()).is_err());

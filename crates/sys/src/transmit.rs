@@ -6,7 +6,8 @@
 //!                  |<-unsent_bytes->|
 //!                  |<--------- unacknowledged_bytes -------->|
 //! ```
-//! Nothing here says what the peer's application has read: its kernel acknowledges for it.
+//! Nothing here says what the peer's application has read: the peer's kernel acknowledges bytes
+//! before the application reads them.
 
 use std::{
     fs::File,
@@ -27,11 +28,11 @@ use rustix::{
 use crate::{call::check, datagram::events};
 
 /// Sends up to `bytes` bytes of a file, from `at` on, without a copy through this process. Returns
-/// how many the socket took; 0 when the file has none there.
+/// how many bytes the socket took; 0 when the file has no bytes from `at` on.
 ///
 /// # Errors
 /// `WouldBlock` when a socket that does not block has no room; `InvalidInput` where the file's
-/// filesystem cannot do it; and what has ended the connection.
+/// filesystem cannot do it; and the error that has ended the connection.
 ///
 /// **Cost**: one system call.
 pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::Result<usize> {
@@ -48,7 +49,7 @@ pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::
 ///
 /// # Errors
 /// `WouldBlock` when the pipe is empty, or when a socket that does not block has no room;
-/// `InvalidInput` when neither is a pipe; and what has ended the connection.
+/// `InvalidInput` when neither descriptor is a pipe; and the error that has ended the connection.
 pub fn splice(from: &impl AsFd, socket: &impl AsFd, bytes: usize) -> io::Result<usize> {
     let (most, flags) = (bytes.min(CALL_BYTES_MAX), SpliceFlags::NONBLOCK);
     Ok(retry_on_intr(|| {
@@ -60,7 +61,7 @@ pub fn splice(from: &impl AsFd, socket: &impl AsFd, bytes: usize) -> io::Result<
 /// Returns how many bytes the socket took.
 ///
 /// # Errors
-/// `WouldBlock` when there is no room, and what has ended the connection.
+/// `WouldBlock` when there is no room, and the error that has ended the connection.
 pub fn write_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let mut none = SendAncillaryBuffer::default();
@@ -99,8 +100,9 @@ fn queue(socket: &impl AsFd, request: libc::Ioctl) -> io::Result<u64> {
 }
 
 /// Waits for at most `limit` until a descriptor can be read (if `for_input`) or written (if
-/// `for_room`), or has ended. Returns whether it can be read, and whether it can be written. Both
-/// are true of a descriptor that has ended: the next call on it says how.
+/// `for_room`), or has ended or failed. Returns whether it can be read, and whether it can be
+/// written. Both are true of a descriptor that has ended or failed; the next call on it then tells
+/// which.
 ///
 /// # Errors
 /// Only those of wrong use.
@@ -119,10 +121,9 @@ pub fn wait(
     Ok((can(PollFlags::IN), can(PollFlags::OUT)))
 }
 
-/// A socket in the state in which bytes that do not fill a segment wait, for 200 ms at most
-/// (`TCP_CORK`). When this value is dropped, the socket gets its former options back. Unless it was
-/// corked before, the waiting bytes then leave at once, even where Nagle's rule would hold them
-/// back.
+/// A socket that holds back bytes that do not fill a segment, for 200 ms at most (`TCP_CORK`). When
+/// this value is dropped, the socket gets its former options back. If the socket was not corked
+/// before, the waiting bytes then leave at once, even where Nagle's rule would hold them back.
 #[derive(Debug)]
 pub struct FullSegments<'a, S: AsFd> {
     socket: &'a S,
@@ -141,8 +142,8 @@ impl<'a, S: AsFd> FullSegments<'a, S> {
         let was_corked = sockopt::tcp_cork(socket)?;
         let had_no_delay = sockopt::tcp_nodelay(socket)?;
         sockopt::set_tcp_cork(socket, true)?;
-        // Once the cork is out, Nagle's rule would hold a last small segment back while an earlier
-        // one is not acknowledged, and the peer delays its acknowledgements.
+        // Without this option, Nagle's rule would hold back a last small segment after the cork is
+        // removed, until the peer acknowledges earlier segments, which the peer does with a delay.
         sockopt::set_tcp_nodelay(socket, true)?;
         Ok(Self {
             socket,
@@ -155,7 +156,8 @@ impl<'a, S: AsFd> FullSegments<'a, S> {
 impl<S: AsFd> Drop for FullSegments<'_, S> {
     fn drop(&mut self) {
         if !self.was_corked {
-            // Fails only for what is no TCP socket, which `begin` has ruled out.
+            // This fails only for a descriptor that is no TCP socket, and `begin` has ruled that
+            // out.
             let _pushed = sockopt::set_tcp_cork(self.socket, false);
         }
         if !self.had_no_delay {
@@ -165,7 +167,7 @@ impl<S: AsFd> Drop for FullSegments<'_, S> {
 }
 
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
-/// The most bytes that one call moves: the kernel takes no more than 2 GiB less a page.
+/// The most bytes that one call moves: 1 GiB, below the kernel's own limit of 2 GiB less a page.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
 #[cfg(test)]
@@ -198,7 +200,7 @@ mod tests {
         let (mut stream, peer) = pair();
         assert_eq!(unacknowledged_bytes(&stream).unwrap(), 0);
         stream.write_all(&[7; 10_000]).unwrap();
-        // Nobody reads at the peer, and yet:
+        // The peer's application reads nothing, but its kernel acknowledges.
         settles(&stream, 0);
         assert_eq!(unsent_bytes(&stream).unwrap(), 0);
         stream.shutdown(Shutdown::Write).unwrap();

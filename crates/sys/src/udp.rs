@@ -95,7 +95,7 @@ impl UdpSocket {
     /// Makes an unbound raw socket for packets of an IP protocol. The kernel makes the IP header of
     /// what the socket sends. The socket receives packets with their IP header over IPv4, and
     /// without it over IPv6. Every raw socket for the protocol receives all packets to the address
-    /// that it is bound to. Addresses to send to have port 0.
+    /// that it is bound to. When sending, give the destination address port 0.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW; another error when the family is not available.

@@ -18,14 +18,14 @@ fn bound() -> UdpSocket {
     socket
 }
 
-/// Rings over a socket; `None`, with a word about it, where the kernel has none for us.
+/// Makes rings over a socket. Where the kernel refuses them, prints the error and returns `None`.
 fn ring(socket: &UdpSocket) -> Option<DatagramRing> {
     DatagramRing::new(socket.as_fd(), socket.as_fd(), 2_048)
         .inspect_err(|error| println!("skipped: the kernel refuses io_uring: {error}"))
         .ok()
 }
 
-/// The next datagram, and who sent it.
+/// Waits for the next datagram, and returns it with its sender's address.
 fn next(ring: &mut DatagramRing) -> io::Result<(Vec<u8>, Option<SocketAddr>)> {
     let (mut room, mut source) = ([0; 2_048], RawAddress::empty());
     loop {
@@ -44,7 +44,7 @@ fn datagrams_come_whole_in_order_and_with_their_sender() {
         return;
     };
     let to = RawAddress::from(other.local_addr().unwrap());
-    // More than can be under way at a time, and than one ring has entries.
+    // These are more sends than can be under way at a time, and more than a ring has entries.
     for number in 0..200_u8 {
         asks.send(Some(&to), &vec![number; usize::from(number) + 1])
             .unwrap();
@@ -77,7 +77,7 @@ fn what_a_socket_reports_is_an_error_and_nothing_is_would_block() {
     asks.send(None, b"nobody").unwrap();
     let refused = next(&mut asks).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-    // It goes on after that.
+    // The ring still works after the error.
     let nothing = asks.receive(&mut room, &mut RawAddress::empty());
     assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
@@ -91,7 +91,7 @@ fn an_end_while_a_receive_waits_leaves_the_socket_to_others() {
     let nothing = first.receive(&mut [0; 8], &mut RawAddress::empty());
     assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     drop(first);
-    // What comes afterwards is not swallowed by the request that was given up.
+    // The cancelled receive does not swallow a datagram that comes after it.
     let to = RawAddress::from(one.local_addr().unwrap());
     datagram::send_to(other.as_fd(), &to, b"later").unwrap();
     let mut second = ring(&one).unwrap();

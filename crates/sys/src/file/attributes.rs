@@ -13,7 +13,7 @@ use rustix::{
 /// # Errors
 /// When the disk fails.
 ///
-/// **Cost**: a system call, and 64 KiB of memory for its time.
+/// **Cost**: a system call, and 64 KiB of memory during the call.
 pub fn attribute_names(open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut list = vec![0; ATTRIBUTE_LIST_MAX];
     let len = match flistxattr(open, &mut list[..]) {
@@ -43,7 +43,7 @@ pub fn attribute(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Sets an attribute, whether there is one of that name or not.
+/// Sets an attribute; if it exists already, replaces its value.
 ///
 /// # Errors
 /// `PermissionDenied` when this process may not, `Unsupported` when the filesystem has no such
@@ -53,7 +53,7 @@ pub fn set_attribute(open: &impl AsFd, name: &[u8], value: &[u8]) -> io::Result<
     Ok(fsetxattr(open, name, value, XattrFlags::empty())?)
 }
 
-/// Removes an attribute; there need not be one.
+/// Removes an attribute; succeeds also when there is none of that name.
 ///
 /// # Errors
 /// As [`set_attribute`].

@@ -24,7 +24,7 @@ use rustix::{
 pub struct Status {
     /// Whether this is a file, a directory, a link or something else.
     pub kind: Kind,
-    /// Permission bits, including set-user-id and the like.
+    /// Permission bits, including set-user-id, set-group-id and sticky.
     pub mode: u32,
     /// Number of the user who owns the file.
     pub owner: u32,
@@ -69,14 +69,14 @@ pub struct FileTime {
 /// The room on a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Number of bytes that this user may still write.
+    /// Number of bytes that an unprivileged user may still write.
     pub available_bytes: u64,
     /// Number of bytes that the filesystem has in all.
     pub total_bytes: u64,
     /// Number of files that may still be made. A filesystem without such a limit says 0 here and in
     /// `total_files`.
     pub available_files: u64,
-    /// The most files that there can be in all.
+    /// The most files that the filesystem can hold in all.
     pub total_files: u64,
 }
 
@@ -149,8 +149,8 @@ pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Resu
     Ok(accessat(directory, name, Access::READ_OK, flags)?)
 }
 
-/// Opens whatever is at `path` for reading, without waiting: a FIFO would wait for its writer. The
-/// caller checks by the descriptor what was opened.
+/// Opens whatever is at `path` for reading, and never waits: a plain open of a FIFO would wait for
+/// a writer. The caller checks through the descriptor what was opened.
 ///
 /// # Errors
 /// Those of open(2).
@@ -199,5 +199,5 @@ pub(super) fn set_modified(
 
 /// `S_IRUSR`.
 const OWNER_READS: u32 = 0o400;
-/// The unit of `st_blocks`, whatever the filesystem's blocks are.
+/// The unit of `st_blocks`, in bytes. It does not depend on the filesystem's block size.
 const BLOCK_BYTES: u64 = 512;

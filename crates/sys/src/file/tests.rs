@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// A directory of its own that goes away with the test.
+/// A new directory, which is removed when this value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -259,7 +259,8 @@ fn whether_a_file_may_be_read_is_known_without_opening_it() {
     let error = root.check_readable(path("none")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     root.set_mode_of(path("file"), 0o000).unwrap();
-    // Whoever may read everything may read this too.
+    // A user with the right to read every file can still read this one. So the test only compares
+    // the two answers.
     let status = root.status(path("file")).unwrap();
     assert!(!status.is_readable_by_owner(effective_user()));
     let opened = root.open_to_read(path("file")).map(drop);

@@ -21,7 +21,7 @@ pub struct Address {
     pub peer: Option<IpAddr>,
     /// The scope in which the address is valid.
     pub scope: Scope,
-    /// `IFA_F_*` bits.
+    /// The `IFA_F_*` bits that the kernel keeps for the address.
     pub flags: AddressFlags,
 }
 
@@ -42,8 +42,8 @@ impl Address {
                 _ => {}
             }
         }
-        // IFA_ADDRESS is the peer's address on a point-to-point link, and the link's own on any
-        // other.
+        // IFA_ADDRESS is the peer's address on a point-to-point link, and the link's own address on
+        // any other link.
         let Some(ip) = local.or(address) else {
             return Ok(None);
         };

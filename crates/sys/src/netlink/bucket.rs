@@ -5,10 +5,10 @@ use super::{NetlinkError, Request, Rtnetlink, socket::flag};
 /// The limits of what an interface may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Bytes a second, headers of the link layer included; below 4 GiB.
+    /// The rate in bytes a second, headers of the link layer included; below 4 GiB.
     pub bytes_per_s: u32,
-    /// Number of bytes that may leave at once after a pause: at least one packet. The kernel
-    /// segments GSO runs that are longer.
+    /// Number of bytes that may leave at once after an idle time: at least one packet. The kernel
+    /// cuts a longer GSO packet into its segments.
     pub burst_bytes: u32,
     /// Number of bytes that may wait; packets that do not fit are dropped.
     pub queue_bytes: u32,
@@ -63,7 +63,8 @@ fn parameters(bucket: &TokenBucket) -> [u8; 36] {
 /// `TCA_TBF_PARMS` and `TCA_TBF_BURST` of `linux/pkt_sched.h`.
 const TBF_PARMS: u16 = 1;
 const TBF_BURST: u16 = 6;
-/// The link layer: when it is known, the kernel needs no table of transmission times.
+/// The kernel's number of the link layer Ethernet. With a known link layer, the kernel needs no
+/// table of transmission times.
 const LINK_LAYER_ETHERNET: u8 = 1;
 const HANDLE: u32 = 1 << 16;
 /// `TC_H_ROOT`.

@@ -6,7 +6,8 @@ use super::{
     message::{fixed, u16_at},
 };
 
-/// The device features in one network namespace. Needs Linux 5.7 or later.
+/// The features, speeds, queues and rings of the devices in one network namespace. Needs Linux 5.7
+/// or later.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: NetlinkSocket,
@@ -72,7 +73,7 @@ impl Ethtool {
             .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
     }
 
-    /// Returns the bits a second that a link carries, as its driver says. `None` where the driver
+    /// Returns a link's speed in bits a second, as its driver states it. `None` where the driver
     /// does not know, as for a link that is down. A virtual interface does not keep to the rate
     /// that its driver names.
     ///

@@ -88,7 +88,7 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Makes the kernel confirm this request, when several are sent together.
+    /// Makes the kernel confirm this request, for requests that are sent several at a time.
     pub fn want_acknowledgement(&mut self) {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | ACKNOWLEDGE;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -251,7 +251,7 @@ pub struct Malformed {
     pub what: &'static str,
     /// Number of bytes that this part needs.
     pub needed: usize,
-    /// Number of bytes that are there.
+    /// Number of bytes that were left for this part.
     pub available: usize,
 }
 

@@ -2,7 +2,8 @@
 //! netlink, without the program `nft`.
 //!
 //! The rules have a table of their own, with one chain. That chain comes before connection
-//! tracking. The [`Mishap`] decides which of these rules it has:
+//! tracking. The [`Mishap`] decides which of these rules the chain has. On average, each rule draws
+//! LOST out of every OF packets that match it:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
@@ -17,20 +18,20 @@ use super::{
     socket::flag,
 };
 
-/// What happens to a packet that is drawn.
+/// The fate of a packet that is drawn at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
     /// A packet of UDP or of IP protocol 113 (PGM) is lost.
     LosesDatagram,
     /// A TCP segment is lost.
     LosesSegment,
-    /// A TCP segment is lost, and its sender gets a reset in the name of the receiver, which knows
-    /// nothing of it.
+    /// A TCP segment is lost, and its sender gets a reset in the name of the receiver. The receiver
+    /// itself learns nothing of the reset.
     ResetsSender,
 }
 
 impl Mishap {
-    /// Returns the IP protocols of the packets that are drawn.
+    /// Returns the IP protocols of the packets that the mishap can befall.
     const fn protocols(self) -> &'static [u8] {
         match self {
             Self::LosesDatagram => &[UDP, PGM],
@@ -56,8 +57,9 @@ impl RandomLoss {
     }
 
     /// Lets `mishap` happen to packets of its kind that arrive by `interface`. Packets are drawn at
-    /// random, `lost` of `of` on average. The count of drawn packets begins at 0. Replaces the
-    /// former rules, if there are any. Several packets that arrive in one piece (GSO) are one draw.
+    /// random: on average, `lost` out of every `of` packets. The count of drawn packets begins at
+    /// 0. Replaces the former rules, if there are any. Several packets that arrive in one piece
+    /// (GSO) are one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
@@ -187,7 +189,8 @@ fn rule(interface: &str, mishap: Mishap, protocol: u8, lost: u32, of: u32) -> Re
             draw.attribute(NUMGEN_MODULUS, &of.to_be_bytes());
             draw.attribute(NUMGEN_TYPE, &NUMGEN_RANDOM.to_be_bytes());
         });
-        // The draw is in host order, but the kernel compares byte by byte from the highest.
+        // The drawn number is in host order, but the kernel compares bytes as in network order: the
+        // most significant byte first.
         expression(list, "byteorder", |swap| {
             swap.attribute(SWAP_FROM, &REGISTER)
                 .attribute(SWAP_TO, &REGISTER);

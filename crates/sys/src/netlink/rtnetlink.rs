@@ -2,8 +2,9 @@
 
 use super::{Malformed, NetlinkError, NetlinkSocket, Protocol, Request};
 
-/// A socket for the links, addresses and routes of one network namespace. The files of
-/// [`super::Link`], [`super::Address`] and [`super::Route`] each add the methods for their type.
+/// A socket for the links, addresses and routes of one network namespace. The modules that define
+/// [`super::Link`], [`super::Address`], [`super::Route`] and others each add the methods for their
+/// type.
 #[derive(Debug)]
 pub struct Rtnetlink {
     socket: NetlinkSocket,
@@ -43,7 +44,7 @@ impl Rtnetlink {
         Ok(found.into_inner())
     }
 
-    /// Sends a change; `what` names the change when it fails.
+    /// Sends a request for a change; `what` names the change in the error.
     pub(super) fn change(
         &mut self,
         request: Request,

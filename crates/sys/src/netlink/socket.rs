@@ -48,7 +48,7 @@ impl NetlinkSocket {
     /// When the kernel has no such netlink protocol or the process has no descriptor left.
     pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
         let number = match protocol {
-            // The protocol number 0.
+            // `None` stands for protocol number 0, which is rtnetlink.
             Protocol::Route => None,
             Protocol::Generic => Some(netlink::GENERIC),
             Protocol::Netfilter => Some(netlink::NETFILTER),
@@ -57,9 +57,9 @@ impl NetlinkSocket {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let fd = socket_with(AddressFamily::NETLINK, kind, flags, number)
             .map_err(|errno| NetlinkError::os("open a netlink socket", errno))?;
-        // Asks for reasons in words, and for acknowledgements without a copy of the request. Only
-        // newer kernels have these options, and the code works without them, so a refusal is
-        // ignored.
+        // Asks the kernel to say in words why a request failed, and to send its answers without a
+        // copy of the request. Only newer kernels have these options, and the code works without
+        // them, so a refusal is ignored.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let on: libc::c_int = 1;
             let _refused = set_option(fd.as_fd(), libc::SOL_NETLINK, option, &on);
@@ -201,7 +201,7 @@ impl NetlinkSocket {
     }
 }
 
-/// The failure of a netlink operation: what was attempted, and the kernel's reason.
+/// The failure of a netlink operation: the operation that was attempted, and the cause.
 #[derive(Debug)]
 pub struct NetlinkError {
     operation: String,
@@ -231,8 +231,8 @@ impl NetlinkError {
         self
     }
 
-    /// Returns the error number that the kernel or a system call gave, or `ENODEV` for what does
-    /// not exist; `None` for other errors.
+    /// Returns the error number that the kernel or a system call gave, or `ENODEV` when the
+    /// operation found nothing to act on; `None` for other errors.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {

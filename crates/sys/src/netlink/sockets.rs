@@ -1,7 +1,7 @@
 //! The TCP sockets of a network namespace, all at once: sock_diag(7).
 //!
-//! Each comes with what `ss -tinm` shows of it: addresses, queues, buffers, drops, the congestion
-//! control, and all of [`TcpInfo`]. Sockets of other users are among them.
+//! Each socket comes with the data that `ss -tinm` shows: addresses, queues, buffers, drops, the
+//! congestion control, and all of [`TcpInfo`]. Sockets of other users are among them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -14,25 +14,25 @@ use crate::{SocketBuffers, TcpInfo};
 /// One connection, at the time of the dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// This end.
+    /// The address of this end.
     pub local: SocketAddr,
-    /// The other end.
+    /// The address of the other end.
     pub remote: SocketAddr,
     /// A number that no other socket has had since the host was started.
     pub cookie: u64,
     /// The socket's inode, by which `/proc/PID/fd` names it; 0 when no process has it any more.
     pub inode: u32,
-    /// The user whose socket it is.
+    /// Number of the user who owns the socket.
     pub user: u32,
     /// Bytes that arrived and that the application has not read.
     pub unread_bytes: u32,
     /// Bytes that the application wrote and that the peer has not acknowledged.
     pub unacknowledged_bytes: u32,
-    /// Its buffers.
+    /// The socket's buffers.
     pub buffers: SocketBuffers,
-    /// The name of its congestion control; empty when the kernel does not tell.
+    /// The name of the socket's congestion control; empty when the kernel does not tell.
     pub congestion: String,
-    /// What else the kernel knows about it.
+    /// The kernel's other data about the connection.
     pub info: TcpInfo,
 }
 
@@ -121,11 +121,11 @@ const REQUEST_LEN: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER_LEN: usize = 72;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `INET_DIAG_INFO`.
+/// Number of the attribute `INET_DIAG_INFO`: the connection's `tcp_info`.
 const INFO: u16 = 2;
-/// `INET_DIAG_CONG`.
+/// Number of the attribute `INET_DIAG_CONG`: the name of the congestion control.
 const CONGESTION: u16 = 4;
-/// `INET_DIAG_SKMEMINFO`.
+/// Number of the attribute `INET_DIAG_SKMEMINFO`: the use of the socket's buffers.
 const MEMORY: u16 = 7;
 /// A bit for each state in which data may be under way: ESTABLISHED (1), FIN_WAIT1 (4), FIN_WAIT2
 /// (5), CLOSE_WAIT (8), LAST_ACK (9), CLOSING (11).
@@ -153,7 +153,8 @@ mod tests {
             stream.write_all(&[1; 3_000]).unwrap();
             let (here, there) = (stream.local_addr().unwrap(), peer.local_addr().unwrap());
             let unread = |socket: &TcpSocket| (socket.local, socket.remote) == (there, here);
-            // Loopback delivers within the call; give the softirq its moment all the same.
+            // Loopback usually delivers within the write call. The loop allows for a later
+            // delivery.
             let taker = (0..1_000)
                 .find_map(|_| {
                     let all = TcpSocket::all().unwrap();

@@ -22,7 +22,7 @@ pub struct LinkStatistics {
     pub tx_errors: u64,
     /// Received packets that the kernel dropped.
     pub rx_dropped: u64,
-    /// Packets dropped on the way out.
+    /// Packets that were to be sent and were dropped.
     pub tx_dropped: u64,
     /// Packets for which the adapter's queue had no room (part of `rx_errors` for some drivers).
     pub rx_fifo: u64,
@@ -38,7 +38,8 @@ impl LinkStatistics {
         self.rx_dropped + self.rx_missed + self.rx_fifo
     }
 
-    /// Returns the counts since `earlier`; zero for a counter that was reset since then.
+    /// Returns the counts since `earlier`. A counter that was reset and is now below its earlier
+    /// value gives zero.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

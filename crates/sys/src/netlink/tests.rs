@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// The bytes of a file of hexadecimal digits; `#` starts a comment line.
+/// Reads the bytes from a text of hexadecimal digits; `#` starts a comment line.
 fn recorded(text: &str) -> Vec<u8> {
     text.lines()
         .filter(|line| !line.starts_with('#'))
@@ -26,7 +26,7 @@ fn parsed<T>(text: &str, kind: u16, parse: impl Fn(&[u8]) -> Result<T, Malformed
         .collect()
 }
 
-/// Every parser of this module on one received buffer.
+/// Runs every parser of this module on one received buffer.
 fn read_everything(bytes: &[u8]) {
     for reply in Replies::new(bytes) {
         let Ok(reply) = reply else { return };

@@ -177,7 +177,8 @@ impl Block<'_> {
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
-            // SAFETY: as above, and every packet is visited once, because `next` only grows.
+            // SAFETY: the kernel gets the packet's block back only when `self` is dropped. Every
+            // packet is visited once, because `next` only grows.
             unsafe { header.packet(&ring.mapping, start, end, ring.socket.has_offload) }
         };
         std::iter::from_fn(visit)

@@ -27,7 +27,7 @@ impl FilterOp {
         Self::new(LOAD_HALF, offset)
     }
 
-    /// Skips `if_true` instructions when what was loaded equals `operand`, else `if_false`.
+    /// Skips `if_true` instructions when the loaded value equals `operand`, else `if_false`.
     #[must_use]
     pub const fn jump_if_equal(operand: u32, if_true: u8, if_false: u8) -> Self {
         Self {
@@ -37,7 +37,8 @@ impl FilterOp {
         }
     }
 
-    /// Skips `if_true` instructions when what was loaded has a bit of `mask`, else `if_false`.
+    /// Skips `if_true` instructions when the loaded value has at least one bit of `mask` set, else
+    /// `if_false`.
     #[must_use]
     pub const fn jump_if_any_bit(mask: u32, if_true: u8, if_false: u8) -> Self {
         Self {

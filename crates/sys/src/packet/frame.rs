@@ -10,7 +10,8 @@ pub struct RawPacket<'a> {
     pub data: &'a [u8],
     /// Length of the whole frame in bytes, tag included; more than `data` when the packet was cut.
     pub wire_len: u32,
-    /// The time of reception: nanoseconds since 1970, by the clock that `stamp_source` names.
+    /// The time of reception in nanoseconds, by the clock that `stamp_source` names. The kernel's
+    /// clock counts from 1970.
     pub stamp_ns: u64,
     /// The clock that made the stamp.
     pub stamp_source: StampSource,
@@ -158,7 +159,7 @@ impl Offload {
     }
 }
 
-/// A ring's header of a packet; the packet's bytes are in the mapping.
+/// The header of one packet in a ring; the packet's bytes are in the mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingHeader {
     pub(super) status: u32,

@@ -90,7 +90,7 @@ impl AsFd for SlotRing {
     }
 }
 
-/// A slot that the kernel has released; dropping it gives it back.
+/// A slot that the kernel has released. Dropping the guard gives the slot back to the kernel.
 #[derive(Debug)]
 pub struct SlotGuard<'r> {
     ring: &'r SlotRing,
@@ -143,10 +143,11 @@ fn parse(bytes: &[u8]) -> RingHeader {
 }
 
 const MAC: usize = 12;
-/// Offset of the address: `sizeof(struct tpacket2_hdr)`.
+/// Offset of the `struct sockaddr_ll` in a slot: `sizeof(struct tpacket2_hdr)`.
 const ADDRESS: usize = 32;
 const HEADER_LEN: usize = ADDRESS + 20;
-/// Length of what precedes a frame in bytes: header, address, alignment and room.
+/// Number of bytes in a slot that are set aside in front of the frame: for header, address,
+/// alignment and a tag.
 const HEADROOM: usize = 128;
 
 const _: () = {

@@ -1,4 +1,4 @@
-//! Makes a ring of slots, for either direction.
+//! Makes a ring of packet slots that a socket shares with the kernel, to receive or to send.
 
 use std::{io, os::fd::BorrowedFd};
 

@@ -48,21 +48,21 @@ pub enum Packets {
 /// The place where time stamps are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamping {
-    /// The kernel, as the packet enters it.
+    /// The kernel makes the stamp, as the packet enters the kernel.
     #[default]
     Software,
-    /// The adapter, where it can; [`StampSource`] tells for each packet.
+    /// The adapter makes the stamp, where it can; [`StampSource`] tells which clock made each one.
     Hardware,
 }
 
 /// The rule by which the sockets of a group share packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fanout {
-    /// By flow.
+    /// The packet's flow determines which socket gets the packet.
     Hash,
-    /// By the processor that received the packet.
+    /// The processor that received the packet determines which socket gets the packet.
     Cpu,
-    /// By the adapter's receive queue.
+    /// The adapter's receive queue determines which socket gets the packet.
     Queue,
 }
 
@@ -330,8 +330,8 @@ impl PacketSocket {
     }
 
     /// Waits for at most `limit` until there is room to send. Returns false when the limit has
-    /// passed or a signal came. Between calls no thread waits, so the kernel does not wake one for
-    /// each frame that has left.
+    /// passed or a signal came. Between calls nothing waits on the socket (a poll set would), so
+    /// the kernel wakes no thread for each frame that leaves.
     ///
     /// # Errors
     /// When the kernel refuses the wait; a signal is no error.
@@ -362,7 +362,7 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// What the kernel reports with a received packet.
+/// The kernel's report about a received packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Auxiliary {
     status: u32,
@@ -394,7 +394,8 @@ impl Auxiliary {
         found
     }
 
-    /// Returns the packet of `captured` bytes that begins at `head`, and puts its tag back.
+    /// Returns the packet of `captured` bytes that begins at `head`. Puts its VLAN tag back, if the
+    /// kernel took one out.
     fn packet<'a>(
         &self,
         buffer: &'a mut [u8],
@@ -442,5 +443,5 @@ const CONTROL_BYTES: usize = 128;
 const AUXILIARY_BYTES: usize = size_of::<tpacket_auxdata>();
 /// `PACKET_FANOUT_FLAG_UNIQUEID`.
 const UNIQUE_GROUP: u32 = 0x2000;
-/// Room in front of a received frame in bytes: a tag, and alignment.
+/// Bytes kept free in front of a received frame, for a VLAN tag and for alignment.
 const ROOM_FOR_TAG: usize = 16;

@@ -7,9 +7,9 @@
 //! other bits.
 //!
 //! Each frame has a virtio header in front. It tells the kernel how much of the frame to copy into
-//! the packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's pages,
-//! and a virtual cable would copy these into pages of its own. That copy is a tenth of the cost of
-//! a small frame.
+//! the packet itself: all of it, up to `COPY_MAX` bytes. Otherwise the kernel would attach the
+//! ring's pages, and a virtual cable would copy these into pages of its own. That copy is a tenth
+//! of the cost of sending a small frame.
 
 use std::{
     io,
@@ -33,12 +33,13 @@ pub struct TransmitRing {
     socket: PacketSocket,
     slot_bytes: usize,
     slots: usize,
-    /// The next slot to write.
+    /// Index of the next slot to write.
     at: usize,
-    /// Number of frames written since the kernel last took all.
+    /// Number of frames written since the kernel had last taken every frame.
     untold: usize,
     refused: u64,
-    /// The place of the frame that the kernel refused: [`TransmitRing::take_refused`] returns it.
+    /// Which of the waiting frames the kernel refused: the result of
+    /// [`TransmitRing::take_refused`].
     refused_at: Option<usize>,
 }
 
@@ -114,7 +115,7 @@ impl TransmitRing {
         (0..self.slots).any(|slot| self.status(slot) & BUSY != 0)
     }
 
-    /// Returns the number of frames written since the kernel last took all.
+    /// Returns the number of frames written since the kernel had last taken every frame.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.untold
@@ -278,6 +279,6 @@ const HEADER: usize = 32;
 const DATA: usize = HEADER + OFFLOAD_LEN;
 /// Offset, in the virtio header, of the number of bytes that the kernel copies into the packet.
 const COPIED: usize = 2;
-/// The most bytes of a frame that are copied; the rest of a longer frame is attached, which is then
-/// cheaper.
+/// The most bytes of a frame that the kernel copies. The rest of a longer frame is attached as
+/// pages, which costs less than copying that many bytes.
 const COPY_MAX: usize = 2048;

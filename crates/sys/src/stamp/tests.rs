@@ -30,7 +30,8 @@ fn extended(errno: u32, origin: u8, kind: u8, code: u8, info: u32, data: u32) ->
 
 #[test]
 fn a_hardware_stamp_of_a_sent_packet() {
-    // As an i210 answers: no software time, the device's clock in the third place.
+    // This is the answer of an Intel i210 adapter: no software time, and the device's clock in the
+    // third place.
     let mut control = timestamping([(0, 0), (0, 0), (37, 123_456_789)]);
     let error = extended(42, 4, 0, 0, 0, 9);
     control.extend(message(libc::IPPROTO_IP, libc::IP_RECVERR, &error));
@@ -63,8 +64,8 @@ mod recorded {
         0000000000000000000000000000000000000000000000000000000000000000\
         3000000000000000000000000b0000002a000000040000000000000000000000\
         00000000000000000000000000000000";
-    /// Of the device's clock, in the third place; a packet with it has no software stamp unless
-    /// that is asked for besides.
+    /// A stamp of the device's clock, in the third place. A sent packet with this stamp has no
+    /// software stamp, unless the socket sets `SOF_TIMESTAMPING_OPT_TX_SWHW`.
     const HARDWARE: &str = "0000000000000000000000000000000000000000000000000000000000000000\
         7cce016b0000000015cd5b0700000000";
     const SECOND_NS: u64 = 0x6b01_ce7c * 1_000_000_000;
@@ -123,7 +124,8 @@ mod recorded {
             };
             assert_eq!(parse_report(&by_hardware(recording)), wanted(by_device));
         }
-        // Cut at any byte it is nothing, or the same, but never another time.
+        // Messages that are cut short at any byte give no time or the same time, never another
+        // time.
         let whole = by_hardware(SENT);
         for cut in 0..whole.len() {
             let stamps = parse_arrival(&whole[..cut]);
@@ -215,7 +217,7 @@ fn the_loopback_interface_stamps_in_order() {
         datagram::send(one.as_fd(), b"plain").unwrap();
         arrived = received(&other).software_ns;
     }
-    // Of many packets this is the first that is stamped when sent: number 0.
+    // Of all packets sent here, this is the first that is stamped on sending, so its number is 0.
     send_stamped(one.as_fd(), b"stamped").unwrap();
     let arrived = received(&other).software_ns.unwrap_or(0);
     let mut times = [0; 2];
@@ -234,7 +236,8 @@ fn the_loopback_interface_stamps_in_order() {
         }
     }
     assert_eq!(receive_report(one.as_fd()).unwrap(), None);
-    // The wall clock may be set while this runs: only what is wildly wrong is an error.
+    // The wall clock may be set while this runs, so only a difference of a minute or more is an
+    // error.
     assert!(times[0].abs_diff(before) < 60_000_000_000 && times[1] > 0 && arrived > 0);
     disable(one.as_fd()).unwrap();
 }

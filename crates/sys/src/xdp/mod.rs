@@ -1,7 +1,7 @@
 //! XDP sockets (AF_XDP): frames taken off an interface before the rest of the kernel sees them.
 //!
 //! [`XdpRedirect`] is a program on the interface that hands each frame to the socket of the frame's
-//! receive queue. [`XdpSocket`] is one such socket with its memory. **What is redirected is taken
+//! receive queue. [`XdpSocket`] is one such socket with its memory. **A redirected frame is taken
 //! away**: the host does not receive it.
 //!
 //! ```text
@@ -9,10 +9,10 @@
 //!                 \-- no socket: to the host    \-> socket of queue 1      chunk back: fill ring
 //! ```
 //!
-//! Invariants: program, tables and sockets live by their descriptors alone, so nothing stays
-//! behind, not even from a process that is killed. A chunk of the shared memory is either with the
-//! kernel (in the fill ring, or being filled) or with this process (in the RX ring), never with
-//! both. The kernel's description of a chunk is checked against the memory before it is used.
+//! Invariants: the kernel drops program, tables and sockets when their descriptors are closed, so
+//! nothing stays behind, even from a process that is killed. A chunk of the shared memory is either
+//! with the kernel (in the fill ring, or being filled) or with this process (in the RX ring), never
+//! with both. The kernel's description of a chunk is checked against the memory before it is used.
 //!
 //! **Spec**: Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 

@@ -54,7 +54,8 @@ impl XdpRedirect {
         let bytes = (queues + 1).checked_mul(LINE_BYTES).ok_or_else(too_many)?;
         let (sockets, counters) = (Map::sockets(queues)?, Map::shared(bytes)?);
         let instructions = program(&sockets, &counters, queues);
-        // Frames in several pieces need Linux 5.18; before it, the driver refuses a large MTU.
+        // Linux before 5.18 refuses the flag for frames in several pieces. The program is then
+        // loaded without the flag, and a driver whose MTU is large refuses to attach it.
         let program =
             bpf::load(&instructions, HAS_PIECES).or_else(|_too_old| bpf::load(&instructions, 0))?;
         Ok(Self {
@@ -164,62 +165,64 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
     ]
 }
 
-/// Makes `r_to = r_from`.
+/// Makes the instruction `r_to = r_from`.
 const fn copy(to: u8, from: u8) -> Instruction {
     Instruction::new(0xbf, to, from, 0, 0)
 }
 
-/// Makes `r_to = value`.
+/// Makes the instruction `r_to = value`.
 const fn set(to: u8, value: i32) -> Instruction {
     Instruction::new(0xb7, to, 0, 0, value)
 }
 
-/// Makes `r_to = *(u32 *)(r_from + offset)`.
+/// Makes the instruction `r_to = *(u32 *)(r_from + offset)`.
 const fn load(to: u8, from: u8, offset: i16) -> Instruction {
     Instruction::new(0x61, to, from, offset, 0)
 }
 
-/// Makes `*(u64 *)r_to = r_from`.
+/// Makes the instruction `*(u64 *)r_to = r_from`.
 const fn store(to: u8, from: u8) -> Instruction {
     Instruction::new(0x7b, to, from, 0, 0)
 }
 
-/// Makes `r_to += value`.
+/// Makes the instruction `r_to += value`.
 const fn add(to: u8, value: i32) -> Instruction {
     Instruction::new(0x07, to, 0, 0, value)
 }
 
-/// Makes `r_to += r_from`.
+/// Makes the instruction `r_to += r_from`.
 const fn add_register(to: u8, from: u8) -> Instruction {
     Instruction::new(0x0f, to, from, 0, 0)
 }
 
-/// Makes `r_to <<= bits`.
+/// Makes the instruction `r_to <<= bits`.
 const fn shift_left(to: u8, bits: i32) -> Instruction {
     Instruction::new(0x67, to, 0, 0, bits)
 }
 
-/// Makes `*(u64 *)r_to += r_from`, atomic among all processors.
+/// Makes the instruction `*(u64 *)r_to += r_from`, atomic among all processors.
 const fn count(to: u8, from: u8) -> Instruction {
     Instruction::new(0xdb, to, from, 0, 0)
 }
 
-/// Skips `over` instructions when the comparison `compared` holds for `register` and `value`.
+/// Makes the instruction that skips `over` instructions when the comparison `compared` holds for
+/// `register` and `value`.
 const fn jump(compared: u8, register: u8, value: i32, over: i16) -> Instruction {
     Instruction::new(compared, register, 0, over, value)
 }
 
-/// Skips `over` instructions when `r_left > r_right`.
+/// Makes the instruction that skips `over` instructions when `r_left > r_right`.
 const fn jump_greater(left: u8, right: u8, over: i16) -> Instruction {
     Instruction::new(0x2d, left, right, over, 0)
 }
 
-/// Calls a function of the kernel with r1 to r5. Its result is in r0; r6 to r9 keep their values.
+/// Makes the instruction that calls a function of the kernel with r1 to r5. The function's result
+/// is in r0; r6 to r9 keep their values.
 const fn call(function: i32) -> Instruction {
     Instruction::new(0x85, 0, 0, 0, function)
 }
 
-/// Ends the program; the value of r0 decides what becomes of the frame.
+/// Makes the instruction that ends the program; the value of r0 decides what becomes of the frame.
 const fn exit() -> Instruction {
     Instruction::new(0x95, 0, 0, 0, 0)
 }

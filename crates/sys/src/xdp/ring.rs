@@ -15,7 +15,7 @@ use crate::mapping::Mapping;
 /// The kernel's description of one frame, or of one piece of it: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// Offset of the first byte in the socket's memory.
+    /// Offset of the frame's (or piece's) first byte in the socket's memory.
     pub(super) at: u64,
     pub(super) len: u32,
     /// True when the frame goes on in the next descriptor.
@@ -28,7 +28,7 @@ pub(super) struct ReceiveRing {
     ring: Ring,
     /// The index of the next descriptor to read.
     at: u32,
-    /// The kernel's index when it was last read.
+    /// The kernel's index, as this process last read it.
     end: u32,
 }
 
@@ -45,7 +45,7 @@ struct Ring {
     producer_at: usize,
     consumer_at: usize,
     entries_at: usize,
-    /// The place of the ring's flags; `None` before Linux 5.4.
+    /// Offset of the ring's flags in `mapping`; `None` before Linux 5.4.
     flags_at: Option<usize>,
     mask: u32,
 }

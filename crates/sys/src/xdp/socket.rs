@@ -27,8 +27,8 @@ use crate::mapping::Mapping;
 /// The size of a socket's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpSpec {
-    /// Length of one chunk in bytes: 2048 or 4096. A frame that is longer than [`XdpSpec::room`]
-    /// takes several chunks.
+    /// Length of one chunk in bytes: 2048 or 4096. With [`XdpCopy::InPieces`], a frame that is
+    /// longer than [`XdpSpec::room`] takes several chunks.
     pub chunk_bytes: u32,
     /// Number of chunks, at least 1; each holds one piece of a frame that waits to be read.
     pub chunks: u32,
@@ -49,11 +49,11 @@ impl XdpSpec {
     }
 }
 
-/// The way of frames into the shared memory.
+/// How frames get into the memory that a socket shares with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// The adapter itself writes frames there. This needs a driver with zero-copy support and a
-    /// native XDP program.
+    /// The adapter itself writes frames into the shared memory. This needs a driver with zero-copy
+    /// support and a native XDP program.
     Zero,
     /// The kernel copies frames, and cuts frames longer than a chunk into pieces. From Linux 6.6
     /// on.
@@ -89,11 +89,12 @@ pub struct XdpDrops {
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // Dropped before `memory`, for good order: the kernel itself pins the pages of `memory`.
+    // Dropped before `memory`. Safety does not need this order, because the kernel itself pins the
+    // pages of `memory`.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,
-    /// Number of chunks that are given back together.
+    /// Number of chunks that are given back to the kernel at a time.
     batch: u32,
     times_full: u64,
     /// The buffer in which the pieces of a long frame are put together.

@@ -33,7 +33,7 @@ fn frame(number: u8, len: usize) -> Vec<u8> {
     frame
 }
 
-/// All frames that are there, with whether they have stamps.
+/// Reads all frames that are there, with their stamps.
 fn read(socket: &mut XdpSocket) -> Vec<(Vec<u8>, Option<u64>)> {
     let mut frames = Vec::new();
     let mut take = |frame: &XdpFrame<'_>| {
