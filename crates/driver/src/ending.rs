@@ -1,4 +1,4 @@
-//! How a session of messages ends, as state: every turn of the loop advances it.
+//! The state machine by which a session of messages ends; every turn of the loop advances it.
 //!
 //! ```text
 //!   close --> Confirming --all who report have everything--> Announcing --linger over--> Confirmed
@@ -14,8 +14,8 @@
 //! While a reporting receiver lacks something, or an expected one is still to come, the source
 //! answers NAKs. It does so until the deadline, however short its linger is. Once all is confirmed,
 //! a source that takes reports lingers only briefly. But if a host without a reporting receiver has
-//! sent a NAK, the source stays for the full linger. The reason is libpgm: it does not report, and
-//! it asks only every two seconds for what it still lacks.
+//! sent a NAK, the source stays for the full linger. The reason is OpenPGM: its receivers do not
+//! report, and ask only every two seconds for what they still lack.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -34,8 +34,8 @@ pub enum Ended {
     /// Everything was sent and the end announced. But before the deadline, an expected receiver did
     /// not join, or did not come back for what it lacked.
     Unconfirmed,
-    /// The source broke the session off and told receivers: the owner wanted that, or the deadline
-    /// came before all was confirmed.
+    /// The source broke the session off and told receivers. Either the owner wanted that; or at the
+    /// deadline, some data was unsent, or a receiver that was still connected lacked some.
     BrokenOff,
 }
 
@@ -83,7 +83,8 @@ impl Ending {
 
     /// Takes every step that can be taken now.
     pub(crate) fn advance(&mut self, now: Instant, source: &mut Source, audience: &mut Audience) {
-        // Once everything is confirmed, the announcement may be over at the same time.
+        // This step may reach `Announcing` as late as at the deadline, when `Announcing` ends at
+        // once. So the step of the new state follows in the same call.
         if let Self::Confirming(state) = *self {
             *self = state.advance(now, source, audience);
         }
@@ -129,10 +130,10 @@ pub(crate) struct Confirming {
     deadline: Instant,
     /// One past the position of the last packet.
     end: u64,
-    /// The owner had more to send: the session is to be broken off.
+    /// True when the owner had more to send, and so the session is to be broken off.
     is_cut: bool,
-    /// True when there were receivers that reported as the end began. Receivers leave once they
-    /// have seen the end, so their number may be 0 later.
+    /// True when at least one receiver was reporting at the moment the end began. Receivers leave
+    /// once they have seen the end, so their number may be 0 later.
     has_reporters: bool,
 }
 
@@ -166,8 +167,8 @@ impl Confirming {
         let linger = source.config().linger();
         let has_reporters = self.has_reporters || audience.receiver_count() > 0;
         audience.close(now);
-        // Once all reporting receivers have everything, only hosts that do not report can still
-        // ask.
+        // Once all reporting receivers have everything, only hosts that do not report can still ask
+        // for repairs.
         let left = if has_reporters {
             CONFIRMED_LINGER
         } else if source.takes_reports() {
@@ -187,7 +188,7 @@ impl Confirming {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcing {
     deadline: Instant,
-    /// The source lingers until then if a host that does not report asks for a repair.
+    /// If a host that does not report has asked for a repair, the source lingers until this time.
     heard_until: Instant,
 }
 

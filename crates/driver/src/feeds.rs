@@ -1,5 +1,5 @@
-//! Two feeds of the same frames, at a receiver: two subscribers, whose frames are one stream for
-//! each sender.
+//! Joins two feeds of the same frames at a receiver. There is a subscriber for each feed; the
+//! frames of both become one stream for each sender.
 //!
 //! The owner drives each subscriber with the sink that [`Feeds::sink`] makes. The frames and events
 //! of both arrive at the application's one sink, each frame once.
@@ -12,11 +12,11 @@ use wire::object::Refusal;
 
 use crate::{FrameSink, SessionEvent};
 
-/// The part that joins two feeds.
+/// The state that joins two feeds into one stream for each sender.
 #[derive(Debug)]
 pub struct Feeds {
     arbiter: Arbiter,
-    /// For each stream whose sender has left a feed: how it left.
+    /// How the sender left, for each stream whose sender has left a feed.
     ends: BTreeMap<u32, SenderEnd>,
 }
 
@@ -83,7 +83,8 @@ impl Feeds {
         self.arbiter.next_timeout()
     }
 
-    /// Returns two feeds that do not go together, as [`Arbiter::pop_apart`] does.
+    /// Returns two sessions, one of each feed, that do not belong together; see
+    /// [`Arbiter::pop_apart`].
     pub const fn pop_apart(&mut self) -> Option<Apart> {
         self.arbiter.pop_apart()
     }
@@ -101,8 +102,8 @@ impl Feeds {
             source,
         }) = self.arbiter.pop_found()
         {
-            // The arbiter uses the number of a forgotten stream again. So the application first
-            // hears how that stream ended.
+            // The arbiter reuses the number of a forgotten stream. The application must first hear
+            // how that stream ended.
             if let Some(end) = self.ends.remove(&stream).filter(|end| !end.is_told) {
                 sink.event(end.event);
             }
@@ -125,8 +126,8 @@ impl Feeds {
         self.ends.retain(|stream, _| arbiter.is_known(*stream));
     }
 
-    /// Notes how a sender has left by a feed. Once one feed has told an orderly end, that end
-    /// stays, whatever the other feed tells.
+    /// Notes how a sender has left one of its feeds. Once one feed has told an orderly end, that
+    /// end stays, whatever the other feed tells.
     fn note_end(&mut self, stream: u32, event: SessionEvent) {
         let end = self.ends.entry(stream).or_insert(SenderEnd {
             event,
@@ -152,7 +153,8 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         let SessionEvent::Found { tsi, source, .. } = found else {
             return;
         };
-        // A receiver uses the number of a forgotten session again. So that session ends first.
+        // A receiver reuses the number of a forgotten session. The forgotten session must end
+        // first.
         self.end(session, SessionEvent::Expired { session });
         let arbiter = &mut self.feeds.arbiter;
         arbiter.join(self.now, self.feed, session, tsi, source);
@@ -173,8 +175,8 @@ impl<S: FrameSink + ?Sized> FeedSink<'_, S> {
         self.feeds.hand_over(self.sink);
     }
 
-    /// Notes that this end cannot take a session. That session must not keep the place of another
-    /// one.
+    /// Notes that this end cannot take a session. The session gives up its place in the feed, which
+    /// another session may need.
     fn refuse(&mut self, session: u32, event: SessionEvent) {
         let Some(stream) = self.feeds.arbiter.stream_of(self.feed, session) else {
             return;
@@ -226,7 +228,7 @@ impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
     fn partner(&mut self, session: u32, source: IpAddr) {
         let arbiter = &mut self.feeds.arbiter;
         if let Some(stream) = arbiter.bind(self.now, self.feed, session, source) {
-            // The frames of `stream` go on under another number.
+            // Two streams become one: `stream` is over, and its frames go to the other stream.
             let event = SessionEvent::Ended { session: stream };
             self.feeds.note_end(stream, event);
         }
@@ -239,13 +241,13 @@ impl<S: FrameSink + ?Sized> FrameSink for FeedSink<'_, S> {
 }
 
 impl SessionEvent {
-    /// Returns the index of the session.
+    /// Returns the number of the session that this event is about.
     const fn session(&self) -> u32 {
         let mut event = *self;
         *event.session_mut()
     }
 
-    /// Returns the same event of another session.
+    /// Returns the same event with `other` as the number of its session.
     const fn at(mut self, other: u32) -> Self {
         *self.session_mut() = other;
         self
@@ -295,7 +297,7 @@ mod tests {
         port: 40_001,
     };
 
-    /// A session of a feed is found that comes from the host `source`.
+    /// Lets a feed find a session that comes from the host 10.0.0.`source`.
     fn found(feeds: &mut Feeds, heard: &mut Heard, feed: Feed, (session, source): (u32, u8)) {
         let event = SessionEvent::Found {
             session,
@@ -328,7 +330,7 @@ mod tests {
     fn a_feed_that_comes_in_ends_the_sender_that_it_was() {
         let (mut feeds, mut heard) = (Feeds::new(1 << 20), Heard::default());
         found(&mut feeds, &mut heard, Feed::First, (7, 1));
-        // A stranger has the place of the second feed until a mark is heard.
+        // A session of another sender has the place of the second feed until a mark is heard.
         found(&mut feeds, &mut heard, Feed::Second, (66, 66));
         found(&mut feeds, &mut heard, Feed::Second, (8, 2));
         let mut first = feeds.sink(NOW, Feed::First, &mut heard);

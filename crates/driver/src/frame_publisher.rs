@@ -50,7 +50,7 @@ pub enum FramePacing {
     Bursts {
         /// The most packets that leave at once.
         limit: u32,
-        /// The pause after that many packets.
+        /// The pause after each `limit` packets.
         micro_delay: Duration,
         /// The pause after the last packet of a frame; `micro_delay` if that is longer.
         cycle_delay: Duration,
@@ -423,7 +423,7 @@ impl Bursts {
         in_burst.min(usize::try_from(in_frame).unwrap_or(usize::MAX))
     }
 
-    /// Notes that `count` packets have left, up to `unsent`.
+    /// Notes that `count` packets have left; `unsent` is the position of the first that has not.
     fn left(&mut self, now: Instant, count: u64, unsent: u64) {
         self.left += usize::try_from(count).unwrap_or(self.limit);
         if self.ends.pop_front_if(|end| *end <= unsent).is_some() {
@@ -484,7 +484,7 @@ mod tests {
         assert!(config.tx_window_bytes() >= 4 * config.tx_backlog_bytes());
         assert!((6_000_000..6_400_000).contains(&config.tx_backlog_bytes()));
         assert_eq!(config.pacing_catch_up(), Duration::from_micros(12_500));
-        // A parity packet for each four leaves in the same time.
+        // With one parity packet for every four packets, five packets leave in the time of four.
         let fec = Config::builder().fec_group(16).fec_proactive(4);
         let config = stream.settle(fec.build().unwrap(), own).unwrap();
         let with_parity = config.rate().pace().bytes_per_s().unwrap();
@@ -524,7 +524,7 @@ mod tests {
                 }
             }
         }
-        // The longest frame of the command line, with the least packets.
+        // The longest frame that the command line takes, in the shortest packets.
         let small = Config::builder().mtu(576).build().unwrap();
         let stream = stream(400 << 20, Duration::from_secs(1), long);
         let config = stream.settle(small, own).unwrap();

@@ -1,8 +1,8 @@
 //! The receiving end of frames: a subscriber that takes packets as they come, and the receiver that
 //! puts their payloads together into frames.
 //!
-//! A missing packet is asked for only while its frame can still be whole in time; packets of
-//! settled frames are given up.
+//! The receiver asks for a missing packet only while the packet's frame can still be completed in
+//! time. It gives up the packets of settled frames.
 
 use std::net::IpAddr;
 
@@ -19,11 +19,11 @@ use crate::{Admission, Endpoint, Handle, Left, MessageSink, Receiving, SessionEv
 /// A sink for what a [`FrameSubscriber`] receives. Frames of one session come in order.
 pub trait FrameSink {
     /// Takes a whole frame, a report that frames were lost, or the end of a stream. `event` is
-    /// valid during the call only. Its stream is the session's number.
+    /// valid during the call only. The stream in `event` is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
-    /// Takes everything that is settled, in order. The default passes each event on to
-    /// [`FrameSink::frame`]; only the sink that joins two feeds does otherwise.
+    /// Takes the events of all settled frames, in order. The default passes each event on to
+    /// [`FrameSink::frame`]. Only the sink that joins two feeds overrides it.
     fn settled(&mut self, now: Instant, frames: &mut FrameReceiver) {
         let _ignored = now;
         while let Some(event) = frames.pop() {
@@ -37,8 +37,8 @@ pub trait FrameSink {
     /// ends.
     fn event(&mut self, event: SessionEvent);
 
-    /// Takes an event of one of two feeds: a session was found there, or is over. The session
-    /// number in `event` is the one that the sender has in all other calls.
+    /// Takes an event of one of two feeds: the feed's session was found, or is over. The session
+    /// number in `event` is the number that stands for the sender in all other calls.
     fn feed_event(&mut self, feed: Feed, event: SessionEvent) {
         let _ignored = (feed, event);
     }
@@ -117,8 +117,8 @@ impl FrameSubscriber {
         self.subscriber.admit_only(admission);
     }
 
-    /// Begins to leave, as [`Subscriber::close`] does, and gives the sink all whole frames. Frames
-    /// that could still come in time do not count, and the subscriber takes nothing more.
+    /// Begins to leave, as [`Subscriber::close`] does, and gives the sink all whole frames. Gives
+    /// up frames that could still be completed in time; the subscriber takes nothing more.
     pub fn close<S: FrameSink + ?Sized>(&mut self, now: Instant, deadline: Instant, sink: &mut S) {
         self.frames.leave(now);
         sink.settled(now, &mut self.frames);

@@ -20,7 +20,7 @@ use crate::{Endpoint, Handle, Sending, opening, steering};
 /// whole flow window behind. The source does repairs and keeps the window.
 #[derive(Debug)]
 pub struct ObjectSender<C> {
-    /// `None` where everything goes over connections.
+    /// The PGM source; `None` when everything goes over control connections.
     source: Option<Source>,
     transfer: TransferSender<C>,
     is_closing: bool,
@@ -160,8 +160,9 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        // The order does not matter here: only the transfer ends this source (`follow_receivers`).
-        // A `Publisher`'s source may end by itself, so there the source comes last.
+        // The order of these two timeouts does not matter: only the transfer ends this source
+        // (`follow_receivers`). A `Publisher` must handle its source last, because that source may
+        // end by itself.
         if let Some(source) = &mut self.source {
             source.handle_timeout(now);
         }

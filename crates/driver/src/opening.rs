@@ -1,9 +1,8 @@
 //! How a session begins, and what follows from its configuration.
 //!
 //! The owner says where the session is and who takes part. Programs draw identifiers from the
-//! operating system, a simulation draws them from its seed. This file decides the rest, the same
-//! for both: whether the rate follows the receivers, how often receivers report, and what the mark
-//! says.
+//! operating system; a simulation draws them from its seed. For both, this file decides the rest:
+//! whether the rate follows the receivers, how often receivers report, and what the mark says.
 //!
 //! **Spec**: `docs/src/protocol.md` section 2 (the mark).
 
@@ -18,8 +17,8 @@ use wire::{
     pgm::{Gsi, Mark, Profile, Tsi},
 };
 
-/// What distinguishes a session from all others. A host that does not see the packets must not be
-/// able to guess it.
+/// The values that distinguish a session from all others. A host that does not see the packets must
+/// not be able to guess them.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The session's number in marks and control conversations.
@@ -28,7 +27,7 @@ pub struct Identity {
     pub tsi: Tsi,
     /// The first sequence number.
     pub first_sqn: u32,
-    /// The seed of every other random choice.
+    /// The seed that determines every other random choice of this sender.
     pub seed: u64,
 }
 
@@ -88,8 +87,8 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Makes this session and `other` the two feeds of one sender. Receivers know that by the
-    /// identifiers of both, and by the addresses in their marks.
+    /// Makes this session and `other` the two feeds of one sender. Receivers recognize the pair by
+    /// the two identifiers and, without a key, also by the addresses in the marks.
     pub fn pair(&mut self, other: &mut Self) {
         let taken = [0, self.destination_port, other.destination_port];
         let mut tsi = self.identity.tsi;
@@ -154,7 +153,7 @@ pub struct Receiving {
     pub destination_port: u16,
     /// The receiver's own address.
     pub own: IpAddr,
-    /// The seed of every random choice.
+    /// The seed that determines every random choice of this receiver.
     pub seed: u64,
     /// A random number that no other receiver has; it tells the receivers' protected packets apart.
     pub instance: u64,

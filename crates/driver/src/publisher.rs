@@ -22,7 +22,7 @@ pub struct Publisher {
     fresh_bytes: usize,
     /// The most bytes of a run, as the last call of `poll_run` said.
     run_bytes_max: usize,
-    /// No message leaves until the expected receivers have reported.
+    /// True while all messages wait for the first reports of the expected receivers.
     keeps_for_expected: bool,
 }
 
@@ -46,8 +46,8 @@ impl Publisher {
         Self::new(source, Audience::new(audience))
     }
 
-    /// Joins a source and its audience as they are, for callers that decide differently from
-    /// [`Publisher::open`].
+    /// Makes a publisher from a source and an audience as they are, for callers that do not want
+    /// the choices of [`Publisher::open`].
     #[must_use]
     pub const fn new(source: Source, audience: Audience) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Publisher {
     }
 
     /// Returns true once the end has begun, everything was sent, every reporting receiver has it or
-    /// is gone, and no expected receiver is awaited.
+    /// is gone, and no expected receiver is awaited. Returns false when the session was broken off.
     #[must_use]
     pub const fn is_confirmed(&self) -> bool {
         self.ending.is_confirmed()
@@ -350,7 +350,7 @@ mod tests {
         let due = publisher.next_timeout().unwrap();
         assert!(due > us(35) && due <= us(41), "{due:?}");
         assert_eq!(leaving(&mut publisher, due), 3, "in one run");
-        // What may leave does so in as many runs as it takes.
+        // All data that may leave does leave, in as many runs as that takes.
         let due = due + Duration::from_micros(41);
         for len in [100, 1000, 500] {
             publisher.offer(&vec![7; len]).unwrap();
@@ -360,7 +360,7 @@ mod tests {
         publisher.offer(b"in a hurry").unwrap();
         publisher.uncork();
         assert_eq!(leaving(&mut publisher, due), 1);
-        // At the end nothing waits.
+        // Data does not wait once the session closes.
         publisher.offer(b"the last").unwrap();
         publisher.close(due, due + Duration::from_secs(1));
         assert_eq!(leaving(&mut publisher, due), 1);
@@ -489,8 +489,8 @@ mod tests {
         assert!(!publisher.audience().has_host([10, 0, 0, 2].into()));
     }
 
-    /// How long the end takes of a session that takes reports, where 10.0.0.2 reports or nobody,
-    /// and a repair was asked for from `asker`, 10.0.0.N.
+    /// Returns how long the end of a session takes. Its source takes reports. With `reports`, the
+    /// host 10.0.0.2 reports. With `asker`, the host 10.0.0.`asker` has asked for a repair.
     fn end_of(reports: bool, asker: Option<u8>) -> Duration {
         let start = Instant::from_nanos(1_000_000_000);
         let mark = Some(Mark {
@@ -519,13 +519,15 @@ mod tests {
         now.since(start)
     }
 
-    /// libpgm asks again after two seconds: half a second of silence says nothing about it.
+    /// OpenPGM asks again only after two seconds. So half a second without a NAK does not show that
+    /// an OpenPGM receiver has everything.
     #[test]
     fn one_who_asked_for_repairs_and_does_not_report_gets_the_whole_linger() {
         let linger = Config::default().linger();
         assert!(end_of(false, None) < linger / 2);
         assert!(end_of(false, Some(9)) >= linger);
-        // Beside one that reports too; and one that asked before it joined is no stranger.
+        // The same holds when another host reports. A host that asked before it joined is no
+        // stranger.
         assert!(end_of(true, None) < linger / 2);
         assert!(end_of(true, Some(2)) < linger / 2);
         assert!(end_of(true, Some(9)) >= linger);

@@ -19,8 +19,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Makes a relay between the ways of `setup`. A way's index in `setup` is its path in the back
-    /// end.
+    /// Makes a relay that joins the ways of `setup`: interfaces, or tunnels to other hosts. The
+    /// index of a way in `setup` is the number of its path in the back end.
     #[must_use]
     pub fn open(setup: ElementSetup) -> Self {
         Self {

@@ -4,7 +4,7 @@
 use base::{Arrival, Budget, Io, Outcome, Run, RunLimit};
 use protection::PacketProtection;
 
-/// What a key does to the packets of one end; nothing without a key.
+/// The protection of one end's packets with a key; `None` without a key.
 #[derive(Debug, Default)]
 pub(crate) struct Stage(Option<PacketProtection>);
 
@@ -26,8 +26,8 @@ impl Stage {
         self.0.as_ref().map_or(0, |p| p.drops().total())
     }
 
-    /// Returns the PGM packet that a datagram holds; `None` for one that was counted and thrown
-    /// away.
+    /// Returns the PGM packet that a datagram holds; `None` when the datagram was counted and
+    /// thrown away.
     #[inline]
     pub(crate) fn open<'t>(&mut self, arrival: &Arrival, tpdu: &'t mut [u8]) -> Option<&'t [u8]> {
         match &mut self.0 {

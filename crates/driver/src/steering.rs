@@ -1,12 +1,12 @@
-//! What passes between a source and its receivers once a turn: how far the source is, and what the
-//! receivers want of it.
+//! The exchange between a source and its receivers, once a turn: the source says how far it has
+//! come, and the receivers say what they want of it.
 
 use base::Instant;
 use delivery::{SourceState, Steering};
 use pgm::Source;
 use wire::pgm::Mark;
 
-/// Says how far `source` is.
+/// Returns how far `source` has come, and what limits it at `now`.
 pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     let config = source.config();
     // The flow window is bounded in packets and in bytes: the lower bound counts.
@@ -21,7 +21,7 @@ pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     }
 }
 
-/// Makes `source` do what its receivers want.
+/// Sets the pace, the announcement, the hold and the round trip of `source` as its receivers want.
 pub(crate) fn follow(source: &mut Source, wanted: &Steering) {
     if let Some(pace) = wanted.pace
         && pace != source.pace()

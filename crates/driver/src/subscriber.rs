@@ -36,9 +36,9 @@ pub trait MessageSink {
         let _ignored = (session, name);
     }
 
-    /// Takes the address of the other session with the same frames, which the mark of `session`
-    /// names: the unspecified address when there is no such session. Only frame sessions without a
-    /// key name one. The default ignores it.
+    /// Takes an address from the mark of `session`: that of another session's sender, which sends
+    /// the same frames, or the unspecified address when there is no such session. Only frame
+    /// sessions without a key name an address. The default ignores it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }
@@ -49,7 +49,7 @@ pub trait MessageSink {
     }
 }
 
-/// What a receiver's application gets besides data.
+/// An event that a receiver's application gets besides data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -77,7 +77,7 @@ pub enum SessionEvent {
         /// The session of that sender.
         session: u32,
     },
-    /// The sender refuses this receiver and holds nothing back for it. Messages are still received,
+    /// The sender refuses this receiver and does not wait for it. Messages are still received,
     /// unless the sender protects them and this end has no key.
     Refused {
         /// The session of that sender.
@@ -90,7 +90,7 @@ pub enum SessionEvent {
         /// The session that ended.
         session: u32,
     },
-    /// Nothing was heard of the sender for the expiry time; the session is forgotten.
+    /// Nothing was heard from the sender for the expiry time, so the session is forgotten.
     Expired {
         /// The session that expired.
         session: u32,
@@ -121,7 +121,7 @@ pub struct Subscriber {
     messages: u64,
     /// How many packets had come when the last turn ended.
     seen_packets: u64,
-    /// Packets that the kernel has dropped, as the owner said last.
+    /// Number of packets that the kernel has dropped, as the owner last set it.
     host_drops: u64,
     leaving: Leaving,
     trust: Trust,
@@ -145,7 +145,7 @@ enum Leaving {
 }
 
 impl Subscriber {
-    /// The time that a leaving subscriber is mostly given to tell its senders: see
+    /// The usual time limit for a leaving subscriber to tell its senders; see
     /// [`Subscriber::close`].
     pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
@@ -213,8 +213,8 @@ impl Subscriber {
         self.trust.admit_only(admission);
     }
 
-    /// Begins to leave: this end tells every sender not to wait for it any longer, in further
-    /// turns. [`Subscriber::left`] says when and how it has left. A second call changes nothing.
+    /// Begins to leave: over the next turns, this end tells every sender not to wait for it any
+    /// longer. [`Subscriber::left`] says when and how it has left. A second call changes nothing.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         if !matches!(self.leaving, Leaving::No) {
             return;
@@ -234,7 +234,7 @@ impl Subscriber {
         }
     }
 
-    /// Gives up what is missing of a session before the position `before`.
+    /// Gives up all missing packets of a session before the position `before`.
     pub(crate) fn give_up(&mut self, session: u32, before: u64) {
         self.receiver.give_up(session, before);
     }
@@ -399,8 +399,8 @@ impl Subscriber {
         self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
             // `drain` has not run yet, so the last report must also count what this turn gave out.
-            // The position of an expired session, if there is one, is that of the session that has
-            // taken its number over.
+            // After an expiry, another session may already have the number: `position` could then
+            // return that session's position.
             let is_expired = matches!(event, SessionEvent::Expired { .. });
             if let Some(at) = self.receiver.position(session).filter(|_| !is_expired) {
                 reporter.observe(now, session, &stream_of(&at, self.host_drops, false));

@@ -2,7 +2,7 @@
 //!
 //! Anybody can send packets to a group. A sender can show three things: an address that the
 //! application takes; the key, which no forger has; and an answer on the connection for reports,
-//! which shows that it is at the address of its packets.
+//! which shows that the sender is at the address of its packets.
 
 use std::net::IpAddr;
 
@@ -16,20 +16,20 @@ use wire::pgm::Mark;
 pub(crate) struct Trust {
     /// The senders that this end takes; with `None` it takes all.
     admission: Option<Admission>,
-    /// This end has a key.
+    /// True when this end has a key.
     is_protected: bool,
 }
 
 /// What to do about a sender whose mark has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// Take nothing of it.
+    /// Take no packets of the sender.
     Ignore,
-    /// Forget its session, and say that it requires a key.
+    /// Forget the sender's session, and say that the sender requires a key.
     Refuse,
-    /// Take its packets, and do not report.
+    /// Take the sender's packets, and send it no reports.
     Receive,
-    /// Take its packets, and report to it.
+    /// Take the sender's packets, and report to it.
     Report,
 }
 
@@ -58,8 +58,8 @@ impl Trust {
             return Judgement::Ignore;
         }
         if mark.is_protected() && !self.is_protected {
-            // A forged SPM may claim protection, but a session that has brought plain data has
-            // none.
+            // A forged SPM may claim protection, but a session that has brought plain data is not
+            // protected.
             let has_data = at.is_some_and(|at| at.arrived.packets > 0);
             return if has_data {
                 Judgement::Receive
@@ -75,9 +75,10 @@ impl Trust {
         }
     }
 
-    /// Asks each sender, over its report connection, whether the claims of its packets are true. If
-    /// no connection is open, the claims are believed. With a key this end need not ask, because
-    /// only holders of the key can have made the packets.
+    /// Asks each sender whose packets make doubtful claims, over its report connection, whether
+    /// these claims are true. If the sender cannot be asked or does not answer, believes the
+    /// claims. With a key this end need not ask, because only holders of the key can have made the
+    /// packets.
     pub(crate) fn ask_senders(
         &self,
         now: Instant,

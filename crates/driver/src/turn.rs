@@ -275,13 +275,13 @@ pub struct Turn {
     pub link_commands: u32,
     /// Runs that were sent, at least in part, or refused for good.
     pub runs: u32,
-    /// The socket was full: wait for room before the next turn.
+    /// True when the socket was full: wait for room before the next turn.
     pub blocked: bool,
 }
 
 impl Turn {
-    /// Returns what this turn and that of another loop on the same thread did together. The sum is
-    /// idle when both are.
+    /// Combines this turn with the turn of another loop on the same thread. The result is idle when
+    /// both turns are.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self {
@@ -317,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// A world that plays back what a test wrote down.
+    /// A back end that plays back the script of a test.
     #[derive(Default)]
     struct Script {
         arrivals: VecDeque<Vec<u8>>,

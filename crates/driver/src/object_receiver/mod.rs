@@ -1,6 +1,5 @@
-//! The receiving end of object sessions. It is one PGM receiver in arrival order, with the
-//! transfers that its packets are for. Or it is the transfers alone, and their senders dial this
-//! end.
+//! The receiving end of object sessions. There are two forms: one PGM receiver in arrival order
+//! with the transfers that its packets belong to, or only transfers, whose senders dial this end.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 3 and 7.
 
@@ -15,21 +14,22 @@ use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// A receiver of the manifests that its owner wants, from all senders of a group, or from all that
-/// dial this end. It may also be a receiver of one manifest only.
+/// A receiver of the manifests that its owner wants, from all senders of a group or from all
+/// senders that dial this end. It may also take one manifest only.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
-    /// `None` where senders dial, and everything comes over their connections.
+    /// `None` when senders dial this end: everything then comes over their connections.
     receiver: Option<Receiver>,
     transfers: Transfers<I>,
-    /// Packets that the kernel has dropped, as the owner said last.
+    /// Number of packets that the kernel has dropped, as the owner last set it.
     host_drops: u64,
     /// How many packets had come when the last turn ended.
     seen_packets: u64,
 }
 
 impl<S: Store + Debug> ObjectReceiver<TakeFirst<S>> {
-    /// Receives one manifest into `store`: that of the first sender that admits this receiver.
+    /// Receives one manifest into `store`: the manifest of the first sender that admits this
+    /// receiver.
     #[must_use]
     pub fn single(
         receiving: &Receiving,
@@ -54,7 +54,7 @@ impl<I: Intake> ObjectReceiver<I> {
         let is_protected = config.receiver.key.is_some();
         let mut receiver = receiving.receiver(Mode::Arrival, is_protected, now);
         // Any host may claim to be a sender. This end asks a sender for nothing until the transfers
-        // have found it genuine.
+        // have found that sender genuine.
         receiver.ask_known_only();
         Self {
             receiver: Some(receiver),
@@ -106,8 +106,8 @@ impl<I: Intake> ObjectReceiver<I> {
             && let Some(ready) = receiver.pop_ready()
         {
             match ready {
-                // This data arrived before the receiver knew its session; the payload is whole all
-                // the same.
+                // This data waited until the receiver knew its session, or was recovered by parity.
+                // The payload is whole in both cases.
                 Ready::Message { session, data, .. } => {
                     self.transfers.handle_block(now, session, data);
                 }
@@ -126,8 +126,8 @@ impl<I: Intake> ObjectReceiver<I> {
                     self.transfers.mark(now, &heard);
                     self.follow_verdicts();
                 }
-                // The position under this number, if there is one, is that of the session that has
-                // taken the number over.
+                // Another session may already have this number. So `position` could return that
+                // session's position, and is not called.
                 Ready::Expired { session } => self.transfers.session_over(now, session, None),
                 Ready::Ended { session } | Ready::Reset { session } => {
                     let last = receiver.position(session);
@@ -137,7 +137,7 @@ impl<I: Intake> ObjectReceiver<I> {
                 Ready::Found {
                     session, source, ..
                 } => {
-                    // A session with a mark is judged by its mark.
+                    // If the session has sent a mark, the mark decides about the session.
                     let at = receiver.position(session);
                     if at.is_none_or(|at| at.mark.is_none()) {
                         self.transfers.found(session, source);

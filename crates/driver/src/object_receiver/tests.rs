@@ -36,7 +36,7 @@ impl Intake for TakeAll {
     }
 }
 
-/// Takes what it is offered from all hosts but 10.0.0.3.
+/// Takes what it is offered from all hosts except 10.0.0.3.
 #[derive(Debug)]
 struct NotFromThree;
 
@@ -88,7 +88,8 @@ fn addressing(host: u8, port: u16) -> Addressing {
     }
 }
 
-/// One SPM of host 10.0.0.`host`, whose session has this id, and its packets this source port.
+/// Gives the receiver one SPM of the host 10.0.0.`host`. The session has the number `id`, and its
+/// packets have the source port `port`.
 fn spm<I: Intake>(
     receiver: &mut ObjectReceiver<I>,
     now: Instant,
@@ -105,14 +106,15 @@ fn spm<I: Intake>(
     };
     let mark = Mark {
         control_port: 4000,
-        // As a source does: a mark is told only when it is another one.
+        // Each mark has another time, as a source's marks do: the receiver tells only changed
+        // marks.
         tx_time_us: sqn.into(),
         ..Mark::new(Profile::Objects, id)
     };
     marked(receiver, now, (host, port), spm, mark);
 }
 
-/// An SPM with this mark.
+/// Gives the receiver an SPM with this mark.
 fn marked<I: Intake>(
     receiver: &mut ObjectReceiver<I>,
     now: Instant,
@@ -135,7 +137,7 @@ fn marked<I: Intake>(
     receiver.drain(now, &mut ());
 }
 
-/// One data packet of a host's session.
+/// Gives the receiver one data packet of a host's session.
 fn data<I: Intake>(
     receiver: &mut ObjectReceiver<I>,
     host: u8,
@@ -163,7 +165,7 @@ fn data_at<I: Intake>(
     receiver.handle(now, &Arrival::from(source, Socket::Group), &tpdu, &mut ());
 }
 
-/// One data packet of a host, of the session with this source port.
+/// Gives the receiver one data packet of the host's session that has this source port.
 fn packet_of<I: Intake>(
     receiver: &mut ObjectReceiver<I>,
     now: Instant,
@@ -258,7 +260,7 @@ fn two_senders_trees_arrive_side_by_side_and_unmixed() {
             manifest.bytes(),
         );
     }
-    // Interleaved, at the same offsets of the same objects.
+    // The blocks of all senders, interleaved: they have the same offsets in the same objects.
     for (sqn, piece) in [(2_u32, 0..4_usize), (3, 4..9)] {
         for (&host, (_, content)) in &trees {
             let header = BlockHeader::data(ObjectId::CONTENT, piece.start as u64);
@@ -319,7 +321,7 @@ fn no_mark_keeps_a_session_of_a_host_that_is_not_admitted() {
     let marks = [
         (Mark::new(Profile::Messages, 5), 3),
         (objects, 3),
-        // It takes NAKs at another address than its own.
+        // The SPM names an address for NAKs that is not the sender's own.
         (with_port, 8),
     ];
     for (mark, nla) in marks {
@@ -357,7 +359,8 @@ fn given_up() -> (ObjectReceiver<TakeAll>, Arc<delivery::Manifest>) {
     (receiver, manifest)
 }
 
-/// The numbers of each transfer: lost, asked for and repaired.
+/// Returns for each transfer: the packets lost, whether repairs were asked for, and the repairs
+/// that came.
 fn suffered(receiver: &ObjectReceiver<TakeAll>) -> Vec<(u64, bool, u64)> {
     let all = receiver
         .transfers()
@@ -370,7 +373,8 @@ fn suffered(receiver: &ObjectReceiver<TakeAll>) -> Vec<(u64, bool, u64)> {
     .collect()
 }
 
-/// Data packets 1, 4 and 5 of a host, a NAK for what is missing, and the repair of packet 2.
+/// Gives the receiver data packets 1, 4 and 5 of a host, lets it ask for the missing packets, and
+/// gives it the repair of packet 2.
 fn with_loss(receiver: &mut ObjectReceiver<TakeAll>, host: u8) {
     let header = BlockHeader::data(ObjectId::CONTENT, 0);
     for sqn in [1, 4, 5] {
@@ -403,7 +407,8 @@ fn begin(receiver: &mut ObjectReceiver<TakeAll>, now: Instant, host: u8, name: &
     );
 }
 
-/// The last report of position that leaves now, by the number of the connection.
+/// Returns the last position report on each connection within 100 ms from `now`, by the
+/// connection's number.
 fn told(receiver: &mut ObjectReceiver<TakeAll>, now: Instant) -> BTreeMap<u32, wire::object::Pos> {
     for ms in 0..100 {
         receiver.handle_timeout(now + Duration::from_millis(ms), &mut ());
@@ -480,7 +485,7 @@ fn a_transfer_that_goes_on_in_another_session_keeps_its_numbers() {
 fn a_session_that_is_found_again_is_followed_again() {
     let mut receiver = serving();
     begin(&mut receiver, at(0), 1, "a");
-    // Only the packets fall silent: the connection is not what is tested.
+    // No more packets come, and the connection stays: it is not what is tested.
     let mut now = at(0);
     while receiver.receiver().unwrap().sessions().next().is_some() && now < at(100_000) {
         now += Duration::from_secs(1);
