@@ -101,7 +101,7 @@ impl AsyncPublisher {
         self.thread.pop_event()
     }
 
-    /// Adds every counter of the session, as it was a moment ago.
+    /// Adds every counter of the session to `snapshot`, with the values of a moment ago.
     pub fn snapshot(&self, snapshot: &mut Snapshot) {
         self.thread.snapshot(snapshot);
     }
@@ -122,8 +122,9 @@ impl AsyncPublisher {
         self.thread.finish()
     }
 
-    /// Ends a session that should have sent more. The messages taken so far are delivered as by
-    /// [`AsyncPublisher::close`]; then receivers are told that the session is broken off.
+    /// Ends the session early, although the application should have sent more. The messages taken
+    /// so far are delivered as by [`AsyncPublisher::close`]; then receivers are told that the
+    /// session is broken off.
     ///
     /// # Errors
     /// The error of the thread.
@@ -163,7 +164,7 @@ pub struct Message {
 pub enum Incoming {
     /// A whole message.
     Message(Message),
-    /// An event other than data, in its place between the messages.
+    /// An event, such as a loss, in its place between the messages.
     Event(SessionEvent),
 }
 
@@ -192,7 +193,7 @@ impl From<Received<'_>> for Incoming {
 /// leaves the session.
 pub struct AsyncSubscriber {
     thread: SubscriberThread,
-    /// The application was told the error that ended the session.
+    /// True once the application was told the error that ended the session.
     #[cfg(feature = "futures")]
     is_over: bool,
 }
@@ -257,7 +258,7 @@ impl AsyncSubscriber {
         self.thread.status()
     }
 
-    /// Adds every counter of the session, as it was a moment ago.
+    /// Adds every counter of the session to `snapshot`, with the values of a moment ago.
     pub fn snapshot(&self, snapshot: &mut Snapshot) {
         self.thread.snapshot(snapshot);
     }

@@ -13,13 +13,13 @@ pub enum Allowed {
     Network {
         /// An address of the network.
         ip: IpAddr,
-        /// How many bits count: 32 or 128 for a single host.
+        /// How many leading bits of `ip` count: 32 (IPv4) or 128 (IPv6) for a single host.
         bits: u8,
     },
 }
 
 impl Allowed {
-    /// Makes the network that holds `ip` alone.
+    /// Makes the network that holds only `ip`.
     #[cfg(feature = "files")]
     pub(crate) const fn host(ip: IpAddr) -> Self {
         Self::Network {
@@ -28,7 +28,7 @@ impl Allowed {
         }
     }
 
-    /// Makes the rule that admits the hosts of `list` alone; `None` for an empty list.
+    /// Makes the rule that admits only the hosts of `list`; `None` for an empty list.
     pub(crate) fn admission(list: impl IntoIterator<Item = Self>) -> Option<Admission> {
         let list: Vec<Self> = list.into_iter().collect();
         let is_some = !list.is_empty();

@@ -7,12 +7,12 @@ use net::{Intercept, LinkIo, SystemError, UdpCounters, UdpIo};
 
 use crate::Snapshot;
 
-/// Real sockets.
+/// The sockets of a session, which the loop drives.
 #[derive(Debug)]
 pub(crate) enum Backend {
-    /// Packets, behind the layer that injects faults, and control connections.
+    /// Sockets for packets and control connections. A layer can put faults into received packets.
     Packets(Box<Intercept<UdpIo>>),
-    /// Connections alone.
+    /// Sockets for connections alone.
     #[cfg_attr(
         not(feature = "files"),
         expect(dead_code, reason = "messages travel in packets")
@@ -60,7 +60,8 @@ impl Backend {
         either!(mut self, io => io.stop_listening());
     }
 
-    /// Looks at what holds the connections back; does nothing where packets carry the content.
+    /// Measures what holds the connections back, if the next measurement is due; does nothing where
+    /// packets carry the content.
     #[cfg(feature = "files")]
     pub(crate) fn look(&mut self) {
         if let Self::Links(io) = self {
@@ -68,8 +69,8 @@ impl Backend {
         }
     }
 
-    /// Returns each peer's address with what held its connection back; nothing where packets carry
-    /// the content.
+    /// Returns, for each peer, its address and what held its connection back; empty where packets
+    /// carry the content.
     #[cfg(feature = "files")]
     pub(crate) fn held_back(&self) -> Vec<(std::net::SocketAddr, net::HeldBack)> {
         match self {

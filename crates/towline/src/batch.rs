@@ -26,7 +26,7 @@ pub enum Received<'a> {
         /// The application's bytes.
         data: &'a [u8],
     },
-    /// An event other than data, in its place between the messages.
+    /// An event, such as a loss, in its place between the messages.
     Event(SessionEvent),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Received<'_> {
     }
 }
 
-/// The first bytes of a message; `Debug` shows them as text where they are text.
+/// A message of which `Debug` shows only the first bytes, as ASCII text with escapes.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Debug for Beginning<'_> {
@@ -143,8 +143,8 @@ impl MessageSink for Batch {
 
 /// How many bytes of a message `Debug` shows.
 const SHOWN_BYTES: usize = 64;
-/// A batch with this many bytes is full: the run loop receives nothing more until the application
-/// has emptied the batch.
+/// A batch with this many bytes, or with `FULL_ENTRIES` messages and events, is full: the run loop
+/// receives nothing more until the application has emptied the batch.
 const FULL_BYTES: usize = 1 << 20;
 const FULL_ENTRIES: usize = 1 << 15;
 

@@ -11,9 +11,9 @@
 //!                                                `- MetricsServer - GET /metrics
 //! ```
 //!
-//! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`. A directory that another user
-//! owns is refused; one that others may enter is made private first. Publishing never waits: a
-//! session skips it while a reader copies.
+//! **Where**: the sockets are in `$XDG_RUNTIME_DIR/towline`, or without that variable in
+//! `/tmp/towline-UID`. A directory that another user owns is refused; a directory that others may
+//! enter is made private first. Publishing never waits: a session skips it while a reader copies.
 
 mod client;
 pub use client::{processes, read};

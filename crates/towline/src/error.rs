@@ -52,12 +52,12 @@ pub enum Error {
     /// Expected receivers did not join in time.
     #[error("{}", missing_text(*joined, *missing, *refused))]
     Missing {
-        /// How many have joined.
+        /// How many expected receivers have joined.
         joined: u32,
         /// How many expected receivers have not joined.
         missing: u32,
-        /// How often receivers were refused for their name or their key; the events say which and
-        /// why.
+        /// How often receivers were refused for their name or their key. The events name these
+        /// receivers and the reasons.
         refused: u64,
     },
     /// The session's thread panicked: a fault of this library.
@@ -78,7 +78,7 @@ pub enum ErrorKind {
     NoInterface,
     /// Another socket has the address and port.
     AddressInUse,
-    /// The process may not do that.
+    /// The process has no permission for the operation.
     PermissionDenied,
     /// There is no such file or directory.
     NotFound,
@@ -132,7 +132,7 @@ impl Error {
         }
     }
 
-    /// Says what the user can do about it, where that is known.
+    /// Says what the user can do about the error, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
@@ -172,7 +172,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Words the error of a message that cannot be sent. `max` is 0 only when a frame has no bytes.
+/// Makes the text of the error for a message or frame that cannot be sent. `max` is 0 only when a
+/// frame has no bytes.
 fn too_long_text(max: usize, parameter: &str) -> String {
     match max {
         0 => "a frame must have at least one byte".to_owned(),

@@ -14,7 +14,8 @@
 //!
 //! # Which face
 //!
-//! One loop does the work of a session, a turn at a time. The faces differ in who runs that loop.
+//! One loop does the work of a session, a turn at a time. A face is a set of types through which an
+//! application uses sessions. The faces differ in who runs the loop.
 //!
 //! | face | types | who turns | what blocks |
 //! |---|---|---|---|
@@ -45,7 +46,7 @@
 //! | TCP to any program | itself | the peer sees it by its connection |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
-//! for the next call. A program that makes no call for long takes a face with a thread.
+//! for the next call. A program that makes no call for long should use a face with a thread.
 //!
 //! # Tracing
 //!
@@ -57,8 +58,8 @@
 //!
 //! # Features
 //!
-//! All but `schema` are on by default; messages need none of them. `files` adds transfers of files,
-//! `keys` protects sessions, `counters` shows counters to other processes and to Prometheus,
+//! All except `schema` are on by default; messages need none of them. `files` adds transfers of
+//! files, `keys` protects sessions, `counters` shows counters to other processes and to Prometheus,
 //! `tracing` emits events, `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the
 //! counters' JSON.
 //!

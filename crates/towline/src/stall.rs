@@ -42,7 +42,7 @@ impl StallWatch {
     }
 
     /// Compares the progress with that of the last call. A transfer that prepares or renames its
-    /// files counts as moving, because only the disk knows how long this takes.
+    /// files counts as moving, because nobody can tell how long the disk takes for this.
     pub fn note(&mut self, now: Instant, progress: &ReceiverProgress) {
         let moved = progress.manifest_bytes + progress.numbers.held + progress.numbers.verified;
         let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);

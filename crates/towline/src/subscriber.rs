@@ -1,4 +1,4 @@
-//! The receiving face of the library: messages from all senders to a group.
+//! The type by which an application receives messages from all senders to a group.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -37,9 +37,11 @@ use crate::{
 pub struct Subscriber {
     end: End<driver::Subscriber>,
     batch: Batch,
-    /// When leaving ends at the latest; `None` before it has begun.
+    /// The time by which this end stops trying to tell senders that it leaves; `None` before it
+    /// begins to leave.
     leave_by: Option<Instant>,
-    /// The name that the subscriber made, because it was given none.
+    /// The name that this subscriber made for itself, if the caller gave none. While this is kept,
+    /// no other end of the process takes the name.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
 }
@@ -64,9 +66,9 @@ impl Subscriber {
     }
 
     /// Takes messages only from these senders, by their addresses, and ignores the packets of all
-    /// others. Call this before the first turn: senders that were heard already stay. An address
-    /// can be forged on a local network; only a key keeps forgers out. An empty list changes
-    /// nothing.
+    /// others. Call this before the first turn: senders that were heard before the call are still
+    /// taken. An address can be forged on a local network; only a key keeps forgers out. An empty
+    /// list changes nothing.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
         if let Some(admission) = Allowed::admission(allowed) {
             self.end.driver.endpoint.admit_only(admission);
@@ -133,8 +135,8 @@ impl Subscriber {
 
     /// Returns the name of a session's sender ([`SessionBuilder::name`]); `None` before the sender
     /// has told it, after the sender has gone, and always for a sender that does not take reports.
-    /// Another host chooses the name, and without a key it may be any host. Pass the name through
-    /// [`text::printable`] before a terminal sees it.
+    /// Another host chooses the name; in a session without a key, any host can do so. Pass the name
+    /// through [`text::printable`] before a terminal sees it.
     ///
     /// [`text::printable`]: crate::text::printable
     #[must_use]
@@ -215,7 +217,7 @@ pub struct SessionInfo {
     pub source: IpAddr,
 }
 
-/// The sessions of which the application was told.
+/// The sessions that events have shown to the application.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     known: BTreeMap<u32, SessionInfo>,
@@ -249,7 +251,8 @@ impl Sessions {
     }
 }
 
-/// Makes one turn, and reports the kernel's drops, because the sender should adapt to them.
+/// Makes one turn. First notes for the reports how many packets the kernel has dropped, so that the
+/// sender can adapt.
 fn turn<S: MessageSink + ?Sized>(
     end: &mut End<driver::Subscriber>,
     sink: &mut S,

@@ -1,5 +1,5 @@
-//! Emits `tracing` events about sessions. They are rare: single packets and messages emit none. A
-//! program without a `tracing` subscriber pays one load and one comparison for each event.
+//! Emits `tracing` events about sessions. These events are rare: single packets and messages emit
+//! none. A program without a `tracing` subscriber pays one load and one comparison for each event.
 //!
 //! | level | events |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
 //! | debug | control connections (in `net`); passes; steps of a receiver's transfer |
 //!
-//! When the library's event about a peer leaves the session for the application, the `tracing`
-//! event is emitted. So both kinds of events come in the same order.
+//! The `tracing` event about a peer is emitted when the library's own event leaves the session for
+//! the application. So both kinds of events come in the same order.
 
 #![cfg_attr(
     not(feature = "tracing"),

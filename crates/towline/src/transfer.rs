@@ -28,8 +28,8 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// What a thread can drive: [`crate::FileSender`] and [`crate::FileReceiver`]. No other type can be
-/// driven so: the trait is sealed.
+/// A transfer that a [`TransferThread`] can drive: a [`crate::FileSender`] or a
+/// [`crate::FileReceiver`]. The trait is sealed: no type of another crate can implement it.
 pub trait Transfer: sealed::Sealed + Send + 'static {
     /// The transfer's events.
     type Event: Send;
@@ -176,8 +176,8 @@ impl<T: Transfer> TransferThread<T> {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
 
-    /// Does for hand-written futures what [`TransferThread::ready`] does when it is awaited. If
-    /// nothing is there, the task is woken when something comes.
+    /// Does for hand-written futures what [`TransferThread::ready`] does when it is awaited. If no
+    /// event waits, the task is woken when one comes or the transfer is over.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut board = self.shared.lock();
         if board.is_over || !board.events.is_empty() {
@@ -193,7 +193,7 @@ impl<T: Transfer> TransferThread<T> {
     }
 
     /// Returns a copy of the transfer's state. The copy is at most 50 ms old while packets come and
-    /// go, and older while nothing happens. Once the transfer is over, it is final.
+    /// go, and older while nothing happens. Once the transfer is over, the state is final.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()
@@ -274,7 +274,7 @@ struct Shared<T: Transfer> {
     changed: Condvar,
 }
 
-/// What the application wants to know of a transfer.
+/// A function that reads from a transfer what the application wants to know.
 type Question<T> = Box<dyn FnOnce(&T) + Send>;
 
 /// The state that the thread and the application share.
@@ -384,7 +384,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
 
 /// The most events that wait for the application; further events wait in the transfer.
 const EVENTS_MAX: usize = 1024;
-/// The greatest age of the state while packets come and go.
+/// The greatest age of the application's copy of the state while packets come and go.
 const STATE_AGE_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -20,13 +20,14 @@ pub struct UsageMeter {
 /// The processor time that was used in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// How long the stretch was.
+    /// The length of the stretch of time that was measured.
     pub wall: Duration,
     /// Processor seconds of this process: all threads, user and kernel.
     pub process_cpu_s: Option<f64>,
     /// Processor seconds that the machine was busy with anything.
     pub machine_busy_s: Option<f64>,
-    /// Processor seconds that a hypervisor took during that time; over 1 % voids a measurement.
+    /// Processor seconds that a hypervisor took from this machine in the measured time; over 1 %
+    /// voids a measurement.
     pub machine_steal_s: Option<f64>,
     /// Processors of the machine; 1 where `/proc` does not say.
     pub cpu_count: u32,

@@ -11,7 +11,8 @@ use net::{UdpCounters, intercept::InterceptCounters};
 use pgm::{ElementCounters, ReceiverCounters, SourceCounters};
 use protection::ProtectionCounters;
 
-/// Returns the sets that a process may show, by name, in the order of the reference.
+/// Returns the name and the counters of each set that a process may show, in the order of the
+/// reference pages.
 #[must_use]
 pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
     const fn of<S: CounterSet>() -> (&'static str, &'static [CounterInfo]) {

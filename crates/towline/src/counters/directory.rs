@@ -1,4 +1,5 @@
-//! The directory of the sockets. No other user may put a socket there.
+//! The directory of the sockets at which processes give out their counters. No other user may put a
+//! socket there.
 
 use std::{
     fs, io,

@@ -28,7 +28,7 @@ impl MetricsServer {
         HttpServer::start("metrics", address, serve).map(Self)
     }
 
-    /// Returns the address at which it answers.
+    /// Returns the address at which the server answers.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.0.address()
@@ -72,7 +72,7 @@ mod tests {
         MetricsServer::start(address, || "towline_test_total 7\n".to_owned()).unwrap()
     }
 
-    /// All that comes back for `request`, until the server closes.
+    /// Sends `request`, and returns all that comes back until the server closes.
     fn ask(server: &MetricsServer, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream
@@ -119,7 +119,7 @@ mod tests {
         let endless = vec![b'x'; 1 << 20];
         let answer = ask(&server, &endless);
         assert!(answer.is_empty() || answer.contains(" 400 "), "{answer}");
-        // Two that connect and say nothing, and one that leaves.
+        // Two clients connect and say nothing, and one client leaves at once.
         let silent = [(); 2].map(|()| TcpStream::connect(server.address()).unwrap());
         drop(TcpStream::connect(server.address()).unwrap());
         let began = Instant::now();
@@ -136,12 +136,12 @@ mod tests {
     #[test]
     fn a_reader_of_single_bytes_is_given_up_as_a_whole() {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        // More than the sockets of both ends take.
+        // The answer is larger than the buffers of both sockets together.
         let server = MetricsServer::start(address, || "x".repeat(64 << 20)).unwrap();
         let mut slow = TcpStream::connect(server.address()).unwrap();
         slow.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let reading = thread::spawn(move || {
-            // Each piece makes room before a write's own limit of a second.
+            // The client takes a piece every 100 ms, so each write of the server soon gets room.
             let mut piece = vec![0; 256 << 10];
             let mut taken = 0;
             while let Ok(count @ 1..) = slow.read(&mut piece) {
@@ -150,7 +150,8 @@ mod tests {
             }
             taken
         });
-        // The next one has its turn when the first is given up, or has all.
+        // This client is served once the server has given up the slow client, or sent it
+        // everything.
         let answer = ask(&server, b"GET / HTTP/1.1\r\n\r\n");
         assert!(answer.contains(" 404 "), "{answer}");
         drop(server);

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use super::{CounterReading, ProcessCounters, SessionCounters};
 
 impl ProcessCounters {
-    /// Writes every counter of every session as Prometheus reads it.
+    /// Writes every counter of every session in the text format of Prometheus.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
@@ -73,7 +73,7 @@ impl ProcessCounters {
         Ok(())
     }
 
-    /// Writes a gauge for the sessions that have this value.
+    /// Writes a gauge with a sample for each session for which `value` returns a number.
     fn write_gauge(
         &self,
         text: &mut String,

@@ -53,9 +53,10 @@ impl CounterServer {
             let cause = sys::with_usual_remedy(&error);
             io::Error::new(error.kind(), format!("{}: {cause}", path.display()))
         };
-        // When two threads start servers at once, only one may find that there is none yet.
+        // Without this lock, two threads that start servers at once could both find that none runs.
         let _starting = lock(&STARTING);
-        // Nothing accepts on a socket that a dead process with this number left.
+        // This fails if a dead process with the same process id left the socket: nothing accepts
+        // there.
         if UnixStream::connect(&path).is_ok() {
             let text = "this process serves its counters already: use that server's slots";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
@@ -120,7 +121,7 @@ impl CounterServer {
     }
 }
 
-/// Held while a server starts.
+/// The lock that is held while a server starts.
 static STARTING: Mutex<()> = Mutex::new(());
 
 impl Drop for CounterServer {
@@ -143,7 +144,7 @@ pub struct CounterSlot {
 }
 
 impl CounterSlot {
-    /// Replaces the published counters by those that `fill` adds. While a reader is copying, it
+    /// Replaces the published counters by those that `fill` adds. While a reader is copying,
     /// returns false without calling `fill`. **Cost**: no allocation after the first time.
     pub fn publish(&self, fill: impl FnOnce(&mut Snapshot)) -> bool {
         let Ok(mut snapshot) = self.session.snapshot.try_lock() else {
@@ -192,8 +193,8 @@ impl Shared {
             match stream {
                 // If a reader has left or does not read, the next one is answered all the same.
                 Ok(stream) => drop(self.answer(stream)),
-                // The process probably has no free descriptor, which troubles it more than a late
-                // answer.
+                // The process probably has no free descriptor. Trying again at once would keep this
+                // thread busy, so it waits; a late answer does little harm.
                 Err(_) => thread::sleep(ANSWER_TIME_MAX),
             }
         }

@@ -106,7 +106,8 @@ fn every_set_of_the_product_is_declared_once_in_the_reference() {
     }
 }
 
-/// Names of the sets that `counters!` declares beneath `directory`, tests and examples left out.
+/// Collects the names of the public sets that `counters!` declares beneath `directory`. The sets of
+/// tests are not public, and those of examples are in comments.
 fn collect_sets(directory: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(directory).expect("a directory of the workspace") {
         let path = entry.expect("an entry").path();
@@ -118,7 +119,8 @@ fn collect_sets(directory: &Path, found: &mut Vec<String>) {
                 let Some(declared) = line.strip_prefix("pub struct ") else {
                     continue;
                 };
-                // `Name: "set" {`, or on one line with what the macro repeats.
+                // The rest of the line is `Name: "set" {`, with more behind the brace in some
+                // files.
                 let mut quoted = declared.split('"');
                 if quoted
                     .next()

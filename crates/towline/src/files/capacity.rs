@@ -1,4 +1,4 @@
-//! How many transfers, and connections beside them, a process has descriptors for.
+//! How many transfers, and how many connections in addition, a process's descriptors allow.
 
 use delivery::{
     ObjectReceiverConfig, TransferReceiverConfig,
@@ -9,7 +9,7 @@ use delivery::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capacity {
     pub(super) transfers: u32,
-    /// The most senders that wait, connected, for a place.
+    /// The most senders that stay connected while they wait for a place.
     pub(super) waiting: u32,
     /// The most connections at a time: the other descriptors are for the files of the transfers.
     pub(super) links: usize,
@@ -67,16 +67,16 @@ impl Capacity {
 /// Descriptors of a transfer under way: its connection, its directory, its lock, its journal, and
 /// a few of its files.
 const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
-/// Connections whose peers have not said who they are, and as many that this end has closed and
-/// whose peers keep them open.
+/// Descriptors kept free: one half for connections whose peers have not said who they are, the
+/// other half for connections that this end has closed and the peers still keep open.
 const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
-/// Descriptors kept, for each transfer, for senders that are asked for their offers or that wait
-/// for a place.
+/// Descriptors kept free, for each transfer, for senders that are asked for their offers or that
+/// wait for a place.
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
-/// Descriptors of everything else: standard streams, epoll, counters.
+/// Descriptors for everything except transfers and connections: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
-/// The most bytes of all transfers together that wait for the disk. With very many transfers more
-/// may wait, because each may have [`QUEUE_BYTES_MIN`].
+/// The most bytes of all transfers together that wait for the disk. With more than 1,024 transfers,
+/// more bytes may wait, because each transfer may have [`QUEUE_BYTES_MIN`].
 const QUEUES_BYTES_MAX: usize = 256 << 20;
 const QUEUE_BYTES_MAX: usize = 6 << 20;
 const QUEUE_BYTES_MIN: usize = 256 << 10;

@@ -10,26 +10,26 @@ use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
 use crate::sources::Sources;
 
 /// A function that makes the store of each offered transfer, or declines the offer. A store that
-/// works on its own thread must wake the receiver when it has an event: by the receiver's
-/// [`crate::Waker`].
+/// works on its own thread must wake the receiver, with the receiver's [`crate::Waker`], when the
+/// store has an event.
 pub type OwnStores =
     Box<dyn FnMut(&Sender, &Offer) -> Result<Box<dyn Store + Send>, Decline> + Send>;
 
 /// Where received files go.
 #[non_exhaustive]
 pub enum Target {
-    /// Beneath a directory. If there is none, the receiver makes it.
+    /// Files go beneath a directory. If the directory does not exist, the receiver makes it.
     Directory {
         /// The directory.
         path: PathBuf,
         /// What happens to files that exist already.
         existing: Existing,
     },
-    /// Into a stream: a single file, once all of it is verified. A tree is refused.
+    /// A single file goes into a stream, once all of it is verified. A tree is refused.
     Stream(Box<dyn Write + Send>),
-    /// Into memory, when all of a transfer is verified.
+    /// Files go into memory, once all of a transfer is verified.
     Memory(MemoryFiles),
-    /// Into the caller's own stores.
+    /// Files go into the caller's own stores.
     Own(OwnStores),
 }
 
@@ -47,11 +47,11 @@ impl fmt::Debug for Target {
 /// The kinds of store for one transfer.
 #[non_exhaustive]
 pub enum ReceiverStore {
-    /// Beneath a directory.
+    /// A store that puts files beneath a directory.
     Files(Box<FileStore>),
-    /// Into a stream.
+    /// A store that puts a single file into a stream.
     Stream(Box<StreamStore>),
-    /// Into memory, or into the caller's own store.
+    /// A store in memory, or the caller's own store.
     Own(Box<dyn Store + Send>),
 }
 
@@ -128,18 +128,18 @@ pub struct FileIntake {
     pub(super) sparse: bool,
     /// Who owns what arrives.
     pub(super) owner: Owners,
-    /// Extended attributes become the sender's.
+    /// Files and directories get the extended attributes that they have at the sender.
     pub(super) attributes: bool,
     /// Which permission bits are set.
     pub(super) modes: Modes,
     /// Names at the top may begin with a dot.
     pub(super) takes_dot_names: bool,
-    /// What all transfers together may take of the disk.
+    /// How much of the disk all transfers together may take.
     pub(super) room: Room,
     /// The most bytes of one transfer that may wait for the disk.
     pub(super) queue_bytes_max: usize,
-    /// Stores that are over while their disk is still at work: the thread that serves other
-    /// transfers does not wait for them.
+    /// Stores whose transfers are over, but whose disk is still at work. The thread that serves
+    /// other transfers does not wait for these stores.
     pub(super) endings: Endings,
     pub(super) waker: Arc<net::Waker>,
 }

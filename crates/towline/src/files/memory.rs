@@ -53,7 +53,7 @@ pub struct MemoryFile {
 impl MemoryFiles {
     /// Makes an empty place for transfers of at most `bytes_max` bytes each; larger ones are
     /// refused. A file that is sent with several names (hard links) is kept, and counts, once for
-    /// each.
+    /// each name.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {
@@ -114,7 +114,8 @@ impl Store for MemoryStore {
             let code = ErrorCode::Limit;
             return self.events.push_back(StoreEvent::Failed { code, text });
         };
-        // The content is staged once; the copies for hard links, which count too, come at the end.
+        // The content is staged once. The copies for hard links count toward the limit, too, but
+        // are made only in `commit`.
         let staged = usize::try_from(manifest.content_bytes()).unwrap_or(len);
         self.staged = Some((Arc::clone(manifest), vec![0; staged]));
         let held = RangeSet::new(1);

@@ -35,20 +35,21 @@ pub use stream::StreamStore;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// How many receivers must prove delivery: the first that join. 0: all that join; over TCP, one
-    /// at each host that the sender dials.
+    /// How many receivers must prove delivery: the first ones that join. With 0, all that join are
+    /// expected; over TCP, one at each host that the sender dials.
     pub receivers: u32,
     /// The names of expected receivers. When there are any, the sender waits only for these, and
     /// their number replaces [`Expectation::receivers`].
     pub names: Vec<String>,
-    /// How long to wait for the expected receivers to join. Where the sender dials, no time counts
-    /// while a receiver makes it wait its turn.
+    /// How long to wait for the expected receivers to join. Over TCP, this time starts anew when a
+    /// receiver no longer makes the sender wait its turn.
     pub join_timeout: Duration,
-    /// How long a receiver that the sender has dialled may make it wait its turn.
+    /// How long a receiver that the sender has dialled may make the sender wait its turn.
     pub line_timeout: Duration,
-    /// Matters only when all receivers that join are expected. The transfer begins when no new
-    /// receiver has joined for this long; those that join later are expected, too. With `None`, it
-    /// begins after [`Expectation::join_timeout`] with those that have joined.
+    /// The transfer begins when no new receiver has joined for this long, and at the latest after
+    /// [`Expectation::join_timeout`]. With `None`, it begins after that timeout. This setting
+    /// matters only when all receivers that join are expected; those that join after the beginning
+    /// are expected, too.
     pub settle: Option<Duration>,
     /// How long a receiver may be without progress before it is given up.
     pub progress_timeout: Duration,
@@ -78,7 +79,7 @@ impl Expectation {
         self
     }
 
-    /// Sets how long a receiver that the sender has dialled may make it wait its turn.
+    /// Sets how long a receiver that the sender has dialled may make the sender wait its turn.
     #[must_use]
     pub const fn line_timeout(mut self, timeout: Duration) -> Self {
         self.line_timeout = timeout;
@@ -86,7 +87,8 @@ impl Expectation {
     }
 
     /// Sets [`Expectation::settle`]: the transfer begins when no new receiver has joined for this
-    /// long. With `None`, it begins after [`Expectation::join_timeout`].
+    /// long, and at the latest after [`Expectation::join_timeout`]. With `None`, it begins after
+    /// that timeout.
     #[must_use]
     pub fn settle(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.settle = time.into();

@@ -64,12 +64,12 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets the most transfers at a time of a receiver that serves any number: at least 1; without
-    /// this call, 16. One host may have half of them. Other senders have to wait. Where senders
-    /// dial, up to 10,000 of them wait connected, or fewer where this process may have fewer
-    /// descriptors. With too few descriptors for this many transfers,
+    /// Sets how many transfers a receiver that serves any number takes at a time: at least 1, by
+    /// default 16. One host may have half of them. Further senders have to wait. Where senders
+    /// dial, up to 10,000 senders stay connected while they wait, or fewer if the process may have
+    /// too few descriptors. With too few descriptors for this many transfers,
     /// [`FileReceiver::take_warnings`] says how many the receiver takes. A transfer that is over
-    /// keeps its place until its disk has taken what had come.
+    /// keeps its place until the disk has taken the data that had arrived.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and memory for what the disk
     /// has not taken: 256 MiB divided by this number, but at most 6 MiB and at least 256 KiB.
@@ -80,8 +80,9 @@ impl FileReceiverBuilder {
     }
 
     /// Sets how long a transfer waits for its sender to come back, after its connection was lost or
-    /// the sender has given this receiver up. At least 30 s, the default. When a sender sends the
-    /// same files again, even after a restart, the receiver goes on with what it holds already.
+    /// the sender has given this receiver up. At least 30 s, which is the default. When a sender
+    /// sends the same files again, even after a restart, the receiver goes on with what it holds
+    /// already.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = self.patience.max(patience);
@@ -113,9 +114,9 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets who owns what arrives, where the sender says who owned it.
-    /// `TransferReceiverEvent::Unset` names what this process may not set. Default: whoever
-    /// receives it.
+    /// Sets who owns the received files, directories and links, if the sender says who owned them.
+    /// `TransferReceiverEvent::Unset` names what this process may not set. Default: the user of
+    /// this process.
     #[must_use]
     pub const fn owner(mut self, owner: Owners) -> Self {
         self.owner = owner;
@@ -133,31 +134,32 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets which permission bits of the sender's files are set. Default: those that the process's
-    /// mask (umask) leaves.
+    /// Sets which of the sender's permission bits the received files get. Default: those that the
+    /// process's mask (umask) leaves.
     #[must_use]
     pub const fn modes(mut self, modes: Modes) -> Self {
         self.modes = modes;
         self
     }
 
-    /// Takes names that begin with a dot at the top of a transfer, too. Files with such names may
-    /// be settings of this user's programs. Default false: such a transfer is refused.
+    /// Also takes a transfer when a name at its top begins with a dot. Files with such names may be
+    /// settings of this user's programs. Default false: such a transfer is refused.
     #[must_use]
     pub const fn take_dot_names(mut self, takes: bool) -> Self {
         self.takes_dot_names = takes;
         self
     }
 
-    /// Sets what transfers into a directory may take of the disk. Default: 5 % of the filesystem
-    /// stays free, at most 1 GiB, and there is no quota.
+    /// Sets how much of the disk transfers into a directory may take. Default: 5 % of the
+    /// filesystem, but at most 1 GiB, stays free, and there is no quota.
     #[must_use]
     pub const fn room(mut self, limits: RoomLimits) -> Self {
         self.room = limits;
         self
     }
 
-    /// Sets the most files, directories and links of one transfer. Default and most: 1,000,000.
+    /// Sets the most files, directories and links of one transfer. The default, 1,000,000, is also
+    /// the highest limit.
     #[must_use]
     pub const fn entries_max(mut self, entries: u32) -> Self {
         self.entries_max = Some(entries);
@@ -242,8 +244,8 @@ impl FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Opens the sockets, of packets or of connections alone, and makes the rule that says from
-    /// whom files are taken.
+    /// Opens the sockets, either for packets or for connections alone. Makes the rule that says
+    /// from whom files are taken.
     fn open_session(&self) -> Result<(Opened, Option<Receiving>, Sources), Error> {
         let (session, has_key) = (&self.session, self.session.key.is_some());
         if let Place::Listen(address) = session.place {
@@ -300,13 +302,14 @@ pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// The name that was made for a target that is no directory, even when the session has a name.
+    /// The receiver name made for a target that is not a directory; a directory's name would come
+    /// from its path. It is made even when the session has a name.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
     place: Place,
 }
 
-/// The state of a receiver: the progress of each transfer, with its number.
+/// The state of a receiver: the number and the progress of each transfer.
 pub type FileReceiverState = Vec<(u32, ReceiverProgress)>;
 
 impl FileReceiver {
@@ -427,14 +430,17 @@ impl FileReceiver {
         Some(receiver)
     }
 
-    /// Gives all transfers up, and tells their senders why. Staged data is kept.
+    /// Gives all transfers up, and tells their senders why. If the target is a directory, the data
+    /// that has arrived is kept for the next attempt, as after [`FileReceiver::cancel_transfer`].
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
         let transfers = self.end.driver.endpoint.transfers_mut();
         transfers.cancel(now, text);
     }
 
-    /// Gives the transfer with this number up, and tells its sender why. Staged data is kept.
+    /// Gives the transfer with this number up, and tells its sender why. If the target is a
+    /// directory, the data that has arrived is kept for the next attempt, if it is at least 1 MiB
+    /// or 1 % of the transfer.
     pub fn cancel_transfer(&mut self, number: u32, text: &str) {
         let now = self.now();
         let transfers = self.end.driver.endpoint.transfers_mut();
@@ -465,8 +471,8 @@ impl Count for ObjectReceiver<FileIntake> {
     }
 }
 
-/// The longest sleep while packets stream in. To wake up for each burst of a sender would take time
-/// from receiving, and only the whole file matters.
+/// The longest sleep while packets stream in. Waking up for each burst of a sender would take time
+/// from receiving. The delay does no harm, because only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
 /// Checks that `path` is a directory or can become one, without making anything.

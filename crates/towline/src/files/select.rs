@@ -46,7 +46,7 @@ struct Rule {
 }
 
 impl Selection {
-    /// Adds a rule that takes what matches `pattern`.
+    /// Adds a rule that includes the paths that match `pattern`.
     ///
     /// # Errors
     /// When `pattern` cannot be read.
@@ -54,7 +54,7 @@ impl Selection {
         self.add(true, pattern)
     }
 
-    /// Adds a rule that leaves out what matches `pattern`.
+    /// Adds a rule that leaves out the paths that match `pattern`.
     ///
     /// # Errors
     /// When `pattern` cannot be read.
@@ -109,7 +109,7 @@ impl Selection {
     }
 }
 
-/// How patterns look.
+/// Examples of patterns, for the text of an error.
 const FORMS: &str = "write a pattern such as *.tmp, cache/, /build or docs/**/*.pdf";
 
 #[cfg(test)]

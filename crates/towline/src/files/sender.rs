@@ -38,8 +38,8 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// When the sender stops waiting for its last messages to leave; `None` before everything is
-    /// over.
+    /// When the sender stops waiting for its last messages to leave; `None` before the
+    /// transfer is over.
     told_until: Option<Instant>,
     /// Files that could not be read when they were found, and are not in the manifest.
     unsent: Vec<Unsent>,
@@ -110,7 +110,7 @@ impl FileSender {
         if !is_over {
             return Ok(true);
         }
-        // Whoever connects again and again, or does not read, would keep this end waiting.
+        // A peer that connects again and again, or does not read, must not keep this end waiting.
         self.end.stop_listening();
         let now = self.now();
         let until = *self.told_until.get_or_insert(now + TRANSFER_LINGER);
@@ -134,23 +134,23 @@ impl FileSender {
             .cancel(now, ErrorCode::Cancelled, text);
     }
 
-    /// Returns what held back the connection to each host while content moved: the times by cause,
-    /// which the kernel counts. Empty where packets carry the content.
+    /// Returns how long each cause held back the connection to each host while content moved, as
+    /// the kernel counts it. Empty when packets, not connections, carry the content.
     #[must_use]
     pub fn held_back(&self) -> Vec<(SocketAddr, HeldBack)> {
         self.end.driver.io.held_back()
     }
 
-    /// Returns the checksums of all files that were not withdrawn; `None` before every byte was
-    /// read.
+    /// Returns the checksums of all files, except those withdrawn because they changed or could not
+    /// be read; `None` before every byte was read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
         let manifest = self.end.driver.endpoint.transfer();
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// Returns how many files are sent, without withdrawn ones; a file with several names counts
-    /// once for each.
+    /// Returns how many files are sent, without those withdrawn because they changed or could not
+    /// be read. A file with several names counts once for each name.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();
@@ -159,7 +159,7 @@ impl FileSender {
     }
 
     /// Returns the state of every receiver by its last report. A connected receiver reports a
-    /// change within 200 ms, or later when there are many receivers. Final after
+    /// change within 200 ms, or later when there are many receivers. The state is final after
     /// [`TransferSenderEvent::Finished`]. [`TransferOutcome::unsent`] also names files that were
     /// skipped when the tree was walked.
     #[must_use]

@@ -4,8 +4,8 @@
 //!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
 //! ```
 //!
-//! The transfer is proved when the stream has taken every byte. Any manifest but that of a single
-//! file is refused. Nothing is kept for a later attempt.
+//! The transfer is proved when the stream has taken every byte. A manifest that holds anything
+//! except one single file is refused. Nothing is kept for a later attempt.
 
 use std::{
     collections::VecDeque,

@@ -145,7 +145,7 @@ impl<E: Endpoint> Ends<E> {
         Ok(sum)
     }
 
-    /// Returns true when there is another end that can be used.
+    /// Returns true when the end of the other feed exists and can be used.
     fn can_spare(&self, feed: Feed) -> bool {
         self.is_pair() && self.faults[feed.other().index()].is_none()
     }
@@ -183,7 +183,7 @@ impl<E: Endpoint> Ends<E> {
             return self.first.wait(until);
         }
         self.arm(until);
-        // A waker wakes the first end, which may be out of use.
+        // A waker wakes only the first end. If that end is out of use, no waker ends this wait.
         let is_deaf = self.faults[Feed::First.index()].is_some();
         let timeout = is_deaf.then_some(DEAF_TIME_MAX);
         if let Some(second) = &mut self.second {
@@ -251,5 +251,5 @@ impl<E: Endpoint + Count> Ends<E> {
 }
 
 /// The longest wait while the first end is out of use. A waker wakes only that end, so no wake-up
-/// ends this wait. Judgement: another thread that stops this one can wait so long.
+/// ends this wait. Judgement: a thread that wants to stop this one can wait that long.
 const DEAF_TIME_MAX: Duration = Duration::from_millis(100);

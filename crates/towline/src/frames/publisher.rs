@@ -54,8 +54,8 @@ impl FramePublisherBuilder {
     /// Sends every frame by this session, too: a second feed, best over another network. Receivers
     /// that take both feeds lose a frame only when neither brings it in time. The feeds share
     /// nothing: each has its sockets, its repairs, its pace and its receivers, and neither waits
-    /// for the other. Frames leave by both feeds while either of them has a receiver. A transport
-    /// session identifier of this session is overwritten. Default: one feed.
+    /// for the other. Frames leave by both feeds while either of them has a receiver. If a
+    /// transport session identifier was set for this session, it is overwritten. Default: one feed.
     ///
     /// **Cost**: each frame is written twice, and `fill` of [`FramePublisher::offer`] is called for
     /// each feed.
@@ -97,7 +97,7 @@ impl FramePublisherBuilder {
     }
 
     /// Sets how many receivers are expected. [`FramePublisher::has_expected`] and
-    /// [`Closed::missing`] count by it; frames do not wait for them. Default 0.
+    /// [`Closed::missing`] use this number; frames do not wait for these receivers. Default 0.
     #[must_use]
     pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
@@ -170,7 +170,8 @@ impl FramePublisherBuilder {
 /// ```
 pub struct FramePublisher {
     end: Ends<driver::FramePublisher>,
-    /// For each feed, the position after its last packet; `None` before the end has begun.
+    /// For each feed, the position after its last packet; `None` before the publisher began to
+    /// close.
     closing: Option<[u64; 2]>,
 }
 
@@ -204,7 +205,7 @@ impl FramePublisher {
     }
 
     /// Reads the wall clock, in nanoseconds since 1970: the timestamp for a frame that is made now.
-    /// Receivers on hosts whose clocks agree can tell by it how old a frame is.
+    /// Receivers on hosts whose clocks agree can tell by the timestamp how old a frame is.
     #[must_use]
     pub fn wall_ns() -> u64 {
         sys::clock::wall_nanos()
@@ -251,7 +252,7 @@ impl FramePublisher {
         }
         match (sum, failed) {
             (Some(offered), None) => Ok(offered),
-            // Both feeds must go on with the same number.
+            // Both feeds must give the next frame the same number.
             (Some(offered), Some(_)) => {
                 self.level_up();
                 Ok(offered)
@@ -261,7 +262,7 @@ impl FramePublisher {
         }
     }
 
-    /// Lets a feed that could not take a frame count the number of that frame.
+    /// Makes a feed that could not take a frame skip the number of that frame.
     fn level_up(&mut self) {
         let ends = self.end.usable();
         let numbers = ends.map(|(_, end)| end.driver.endpoint.frames().next_id());
@@ -298,8 +299,8 @@ impl FramePublisher {
         self.end.arm(None);
     }
 
-    /// Returns true when as many receivers have joined as are expected; with two feeds, when one of
-    /// them has as many.
+    /// Returns true when the expected number of receivers has joined; with two feeds, when that
+    /// number has joined at least one of the feeds.
     #[must_use]
     pub fn has_expected(&self) -> bool {
         let mut ends = self.end.usable();
@@ -332,8 +333,8 @@ impl FramePublisher {
         self.pop_feed_event().map(|(_, event)| event)
     }
 
-    /// Returns the next event about a receiver, and the feed that it came by. A receiver of both
-    /// feeds is one receiver of each.
+    /// Returns the next event about a receiver, and the feed that it came by. A receiver that takes
+    /// both feeds counts as one receiver of each feed.
     pub fn pop_feed_event(&mut self) -> Option<(Feed, AudienceEvent)> {
         let mut feeds = Feed::ALL.into_iter();
         let (feed, event) = feeds.find_map(|feed| {
@@ -410,9 +411,10 @@ impl FramePublisher {
         }
     }
 
-    /// Ends one feed soon after the other has ended well. So a network that is cut does not hold
-    /// the end up: frames that are late by then are of no use to anybody. A feed that no receiver
-    /// joined ends well at once. Its end does not count when a receiver has joined the other feed.
+    /// Ends one feed soon after the other has ended well, so that a network that is cut does not
+    /// delay the end of the session. Frames that are late by then are of no use to anybody. A feed
+    /// that no receiver joined ends well at once; this does not count when a receiver has joined
+    /// the other feed.
     fn follow_the_end(&mut self, now: Instant) {
         let had_receivers =
             |end: &End<driver::FramePublisher>| end.driver.endpoint.audience().joined() > 0;
@@ -466,13 +468,13 @@ fn refused(full: Full) -> Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeedSent {
-    /// The interface in use.
+    /// The interface that the feed uses.
     pub interface: String,
-    /// This end's address on it.
+    /// This end's address on that interface.
     pub address: std::net::IpAddr,
     /// Frames sent.
     pub frames: u64,
-    /// Frames not sent by this feed, because those before them had not left.
+    /// Frames not sent by this feed, because earlier frames had not left.
     pub overrun: u64,
     /// Packets sent with data.
     pub packets: u64,
@@ -523,6 +525,6 @@ impl Drop for FramePublisher {
     }
 }
 
-/// The shortest deadline that holds when none is set. Judgement: a host may stand still for some 10
-/// ms, and a display that is 100 ms late is still of use.
+/// The shortest deadline that holds when none is set. Judgement: a host may pause for about 10 ms,
+/// and a display that is 100 ms late is still of use.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);

@@ -18,7 +18,7 @@ pub struct FrameSubscriber {
     end: Ends<driver::FrameSubscriber>,
     /// The part that makes one stream of two feeds; `None` with one feed.
     feeds: Option<Feeds>,
-    /// When leaving ends at the latest; `None` before it has begun.
+    /// The time by which this end must have left; `None` before it begins to leave.
     leave_by: Option<Instant>,
     /// The names that the subscriber made, because it was given none.
     #[expect(dead_code, reason = "they are there to be dropped")]
@@ -82,7 +82,7 @@ impl FrameSubscriber {
     /// Does what is due, and passes frames and events to `sink`, without waiting.
     ///
     /// # Errors
-    /// When the sockets cannot be used any more; of two feeds, those of both.
+    /// When the sockets cannot be used any more; with two feeds, when this is so for both feeds.
     pub fn turn<S: FrameSink + ?Sized>(&mut self, sink: &mut S) -> Result<Turn, Error> {
         let Some(feeds) = &mut self.feeds else {
             return self.end.turn(|_, end| turn(end, sink));
@@ -140,9 +140,10 @@ impl FrameSubscriber {
         self.feeds.as_ref().map(|feeds| feeds.arbiter().feeds())
     }
 
-    /// Returns when each of two feeds last had a frame whole, by the clock of
-    /// [`FrameSubscriber::now`]; `None` for a feed that never had one. Both are `None` if there is
-    /// only one feed. If the time of one feed stays behind that of the other, that feed is dead.
+    /// Returns when each of two feeds last completed a frame, by the clock of
+    /// [`FrameSubscriber::now`]; `None` for a feed that never completed one. Both are `None` if
+    /// there is only one feed. A feed whose time stays behind the time of the other feed is
+    /// probably dead.
     #[must_use]
     pub fn feeds_heard(&self) -> [Option<Instant>; 2] {
         let of = |feeds: &Feeds| Feed::ALL.map(|feed| feeds.arbiter().heard(feed));
@@ -230,7 +231,7 @@ fn open(
     Ok(opened.end(endpoint, receiving.protection(session.key.clone())))
 }
 
-/// Makes a turn of one end.
+/// Runs one turn of one end.
 fn turn<S: FrameSink + ?Sized>(
     end: &mut End<driver::FrameSubscriber>,
     sink: &mut S,
@@ -240,8 +241,8 @@ fn turn<S: FrameSink + ?Sized>(
     end.turn(sink)
 }
 
-/// Judgement: frames that wait for the other feed may take the memory of one session, divided by
-/// this number.
+/// Frames that wait for the other feed may take at most `memory_bytes_max` of one session, divided
+/// by this number (a judgement).
 const HELD_PART: usize = 2;
 
 face!(FrameSubscriber);
@@ -260,7 +261,7 @@ impl Count for driver::FrameSubscriber {
     }
 }
 
-/// A sink that ignores what comes after this end has left.
+/// A sink that ignores the frames and events that come after this end has left.
 struct Deaf;
 
 impl FrameSink for Deaf {

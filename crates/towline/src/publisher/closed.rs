@@ -22,13 +22,13 @@ pub struct Closed {
     /// Receivers that were expected and never joined.
     pub missing: u32,
     /// Names of the receivers that joined and are not confirmed. Some had not been given everything
-    /// when they left or when the session ended. Others lost some of it, or reported what was never
-    /// sent.
+    /// when they left or when the session ended. Others lost packets, or reported packets that were
+    /// never sent.
     pub unconfirmed: Vec<String>,
     /// Packets that receivers lost for good, all receivers together.
     pub lost: u64,
     /// The session was not broken off, no expected receiver was missing, and no receiver lost
-    /// anything or reported what was never sent.
+    /// packets or reported packets that were never sent.
     is_complete: bool,
 }
 
@@ -53,9 +53,9 @@ impl Closed {
         closed
     }
 
-    /// Returns how two feeds of the same data ended: as the better feed did. What the other feed
-    /// lost came by the better one, to the same receivers. A feed that no receiver joined proves
-    /// nothing.
+    /// Returns the better result of two feeds of the same data: a receiver that has everything by
+    /// one feed lacks nothing. A feed that no receiver joined proves nothing, so its result counts
+    /// as the worse one.
     pub(crate) fn or(self, other: Self) -> Self {
         let worth = |it: &Self| {
             let lost = Reverse(it.lost);
@@ -74,8 +74,8 @@ impl Closed {
 
     /// Returns true when the session ended in good order: everything was sent, every expected
     /// receiver came, no receiver lost anything, and all receivers present at the end have been
-    /// given everything. A receiver that left earlier does not count, whatever it had not been
-    /// given; [`Closed::unconfirmed`] names it.
+    /// given everything. A receiver that left earlier does not count, even if it had not been given
+    /// everything; [`Closed::unconfirmed`] names it.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

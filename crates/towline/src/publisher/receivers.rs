@@ -15,7 +15,7 @@ pub struct ReceiverStatus {
     /// How many packets the receiver is behind: they were sent, but its application has not been
     /// given their messages.
     pub behind: u64,
-    /// The shortest of its recent round trips; `None` before its first.
+    /// The shortest of the receiver's recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,
     /// The receiver has been behind for a second without any progress.
     pub is_stalled: bool,

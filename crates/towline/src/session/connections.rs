@@ -6,8 +6,8 @@
 
 use delivery::parameters::GREETINGS_MAX;
 
-/// Returns the most control connections of a process that may have `descriptors` open (`None`: any
-/// number).
+/// Returns the most control connections that a process may have when it may open `descriptors`
+/// descriptors (`None`: any number).
 pub(super) fn links_max(descriptors: Option<u64>) -> usize {
     let left = descriptors.map(|max| max.saturating_sub(DESCRIPTORS_BESIDE_LINKS).max(LINKS_MIN));
     left.map_or(usize::MAX, |left| {
@@ -15,18 +15,18 @@ pub(super) fn links_max(descriptors: Option<u64>) -> usize {
     })
 }
 
-/// Returns the most receivers that a process with so many descriptors admits: at least one.
-/// [`GREETINGS_MAX`] connections stay free for peers that have yet to greet, and as many for closed
-/// connections whose peers have not seen the end yet.
+/// Returns the most receivers that a process with this many `descriptors` admits: at least one.
+/// [`GREETINGS_MAX`] connections stay free for peers that have yet to greet, and the same number
+/// for closed connections whose peers have not seen the end yet.
 pub(crate) fn receivers_max(descriptors: Option<u64>) -> u32 {
     let left = links_max(descriptors).saturating_sub(2 * GREETINGS_MAX as usize);
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Descriptors that the limit of connections keeps for everything else: sockets, streams, and the
-/// files that a sender has open.
+/// Number of descriptors that the limit on connections leaves for everything else: sockets,
+/// streams, and the files that a sender has open.
 const DESCRIPTORS_BESIDE_LINKS: u64 = 64;
-/// The least limit of connections, even for a process with hardly any descriptors.
+/// The lowest limit on connections, even for a process with hardly any descriptors.
 const LINKS_MIN: u64 = 16;
 
 #[cfg(test)]
@@ -50,7 +50,8 @@ mod tests {
                 links_max(Some(descriptors)),
                 receivers_max(Some(descriptors)) as usize,
             );
-            // The listener closes the oldest that have not greeted before the net refuses any.
+            // Before the sockets refuse new connections, the session closes the oldest ones that
+            // have not greeted.
             assert!(receivers + GREETINGS_MAX as usize <= links);
             assert!(links < descriptors as usize);
         }

@@ -25,7 +25,8 @@ pub struct SessionOption {
     pub role: Role,
     /// What the option does, for the help.
     pub help: &'static str,
-    /// Says why a text does not fit; files that it names are not looked at.
+    /// Checks a text; the error says why the text does not fit. Files that the text names are not
+    /// looked at.
     pub check: fn(&str) -> Result<(), String>,
 }
 
@@ -174,8 +175,8 @@ impl SessionBuilder {
         }
     }
 
-    /// Resets to its default each parameter that the profile has set and that no longer counts
-    /// beside the given settings.
+    /// Takes back what the profile has set and a given setting now overrides: resets that parameter
+    /// to its default. A parameter that was itself given stays.
     fn take_back(&mut self) -> Result<(), Error> {
         let Some(profile) = self.profile else {
             return Ok(());
@@ -254,8 +255,8 @@ pub fn dscp(text: &str) -> Result<u8, String> {
 /// # Errors
 /// Says which rule for names this name breaks.
 pub fn check_name(text: &str) -> Result<(), String> {
-    // A sender could not expect a name with a comma in it, or with a blank at an end: the list of
-    // --expect is split at commas, and blanks are cut.
+    // A sender could not expect a name with a comma in it, or with a blank at its beginning or end:
+    // the list of --expect is split at commas, and blanks around each name are cut.
     let problem = match text.len() {
         0 => "a name must not be empty".to_owned(),
         256.. => format!("a name has at most 255 bytes, and this one {}", text.len()),

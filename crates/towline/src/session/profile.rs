@@ -1,5 +1,5 @@
 //! Profiles for other implementations of PGM. Each profile is for one of them: with the profile's
-//! settings, a session works with that implementation unchanged.
+//! settings, a session works with that implementation, which needs no changes.
 //!
 //! All profiles are in one table, [`PROFILES`]. A profile is a set of settings by name. Settings
 //! that the user gives count more; [`Profile::beside`] decides this for programs and the command.
@@ -14,10 +14,10 @@ pub struct Profile {
     pub peer: &'static str,
     /// The port of a group that is written without a port.
     pub port: u16,
-    /// Options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`]), with
-    /// their texts.
+    /// The options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`])
+    /// that the profile sets, each with its value as text.
     pub settings: &'static [(&'static str, &'static str)],
-    /// The origin of the settings.
+    /// Where the settings come from, in words.
     pub source: &'static str,
 }
 
@@ -77,7 +77,8 @@ pub const PROFILES: &[Profile] = &[
             ("nak_repeat_interval", "2s"),
             ("nak_rdata_interval", "2s"),
             ("spmr_delay", "250ms"),
-            // An OpenPGM receiver asks for the second time after two seconds.
+            // An OpenPGM receiver repeats a request only after 2 s, so the source must linger for
+            // longer.
             ("linger", "10s"),
         ],
         source: "OpenPGM's headers and examples",
@@ -155,7 +156,7 @@ pub const PROFILES: &[Profile] = &[
 ];
 
 const HEARTBEAT_LIST: &str = "spm_heartbeat";
-/// The parameters that a list of intervals replaces.
+/// The parameters that the parameter `spm_heartbeat`, a list of intervals, replaces.
 const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
 
 #[cfg(test)]
@@ -186,7 +187,7 @@ mod tests {
         assert!(Profile::check("norm").is_err());
     }
 
-    /// The session and the texts of the named parameters once `settings` are made in this order.
+    /// Makes `settings` in this order; returns the session and the texts of the named parameters.
     fn made<const N: usize>(
         settings: &[(&str, &str)],
         names: [&str; N],
@@ -225,7 +226,7 @@ mod tests {
         for order in [[profile, longest], [longest, profile]] {
             assert_eq!(made(&order, names).1, ["", "2s"], "{order:?}");
         }
-        // A list that is given is not the profile's, also when it is the same.
+        // A list that the user gives stays, even when it equals the profile's list.
         for own in ["1s,3s", &heartbeat[0]] {
             let own = (list, own);
             for order in [
@@ -238,7 +239,8 @@ mod tests {
         }
     }
 
-    /// Packets as RFC 3208 has them, from port 40000 of identifier 1.2.3.4.5.6, number 7.
+    /// Packets in the format of RFC 3208: identifier 1.2.3.4.5.6, source port 40000, sequence
+    /// number 7.
     const SPM: &str = "9c401d4c0003ab330102030405060000000000000000000700000006000100000a000001\
                        0004000c8808000100000008";
     const ODATA: &str = "9c401d4c0400f5810102030405060005000000070000000768656c6c6f";
@@ -257,7 +259,8 @@ mod tests {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
-    /// Those that cannot be had here are met by what the RFC makes of their settings.
+    /// These programs cannot run here, so the test uses packets as the RFC prescribes them for
+    /// their settings.
     #[test]
     fn profiles_of_programs_that_are_not_here_send_and_take_the_rfcs_packets() {
         let [sender, listener, group] =
@@ -296,7 +299,8 @@ mod tests {
                 sent.extend(run.datagrams().map(<[u8]>::to_vec));
                 source.run_done(now, Outcome::Sent { datagrams: 1 });
             }
-            // An SPM's own number is drawn, and the checksum follows from it.
+            // The checksum, the SPM's own sequence number (drawn at random) and the window are not
+            // compared.
             let spm = bytes(SPM);
             let like_spm = |packet: &Vec<u8>| {
                 packet[..6] == spm[..6] && packet[8..16] == spm[8..16] && packet[28..] == spm[28..]

@@ -1,5 +1,5 @@
-//! TCP for programs that have connections of their own: either what they send is proven, or they
-//! learn how far it got.
+//! TCP for programs that have connections of their own. The programs learn how far the bytes that
+//! they send have got.
 //!
 //! | what | the peer | what it shows |
 //! |---|---|---|

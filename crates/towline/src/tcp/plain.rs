@@ -71,8 +71,8 @@ pub struct PlainSender {
     ended_first: bool,
     end: Option<PlainEnd>,
     patience: Duration,
-    /// The number of bytes acknowledged, and the last time when it changed or the source had
-    /// nothing to give.
+    /// The number of bytes acknowledged, and the last time when this number changed or the source
+    /// had nothing to give.
     moved: (u64, Instant),
     began: (Instant, Option<TcpInfo>),
 }
@@ -224,20 +224,20 @@ impl PlainSender {
         }
     }
 
-    /// Returns the bytes that the socket has taken.
+    /// Returns the number of bytes that the socket has taken.
     #[must_use]
     pub const fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Returns the bytes that the peer's kernel has acknowledged. The peer's application may have
-    /// read fewer.
+    /// Returns the number of bytes that the peer's kernel has acknowledged. The peer's application
+    /// may have read fewer.
     #[must_use]
     pub fn acknowledged_bytes(&self) -> u64 {
         unacknowledged_bytes(&self.stream).map_or(0, |queued| self.acknowledged_of(queued))
     }
 
-    /// Returns the bytes that the peer has sent; they were thrown away.
+    /// Returns the number of bytes that the peer has sent. They were read and thrown away.
     #[must_use]
     pub const fn answered_bytes(&self) -> u64 {
         self.answered_bytes
@@ -302,12 +302,12 @@ impl PlainSender {
     }
 
     fn acknowledged_of(&self, queued: u64) -> u64 {
-        // The end of the stream counts as one byte.
+        // The kernel counts the end of the stream (FIN) as one queued byte.
         let queued = queued.saturating_sub(self.is_ending.into());
         self.written_bytes.saturating_sub(queued)
     }
 
-    /// Reads what the peer says, and its end.
+    /// Reads and throws away the bytes that the peer sends; notes when the peer ends its side.
     fn hear(&mut self) -> io::Result<()> {
         let mut room = [0; 16_384];
         for _ in 0..READS_A_TURN {
@@ -373,7 +373,7 @@ impl PlainSender {
         Ok(false)
     }
 
-    /// Words, for a person, the error that ended the connection.
+    /// Puts the error that ended the connection into words for a person.
     fn broken(&self, error: &io::Error) -> io::Error {
         let is_reset = matches!(
             error.kind(),
@@ -393,7 +393,8 @@ impl PlainSender {
 
     fn await_socket(&self, for_room: bool, limit: Duration) -> io::Result<()> {
         if self.is_ending && self.has_peer_ended {
-            // Both sides are shut: the socket is ready for ever, and acknowledgements wake nobody.
+            // Both sides are shut: a wait for the socket would return at once, and no event tells
+            // of acknowledgements.
             std::thread::sleep(limit);
             return Ok(());
         }
@@ -420,7 +421,7 @@ fn unconnected(to: SocketAddr, error: &io::Error) -> SystemError {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
             fault.advise("check the address, that the host is up, and the firewalls on the way")
         }
-        // The local address and port are the system's choice.
+        // This error is about the local address or port, which the system chooses.
         io::ErrorKind::AddrNotAvailable => fault.advise(
             "if this host has no IPv6 address, name an IPv4 address; if all local ports are in \
              use, wait until earlier connections have ended",
@@ -434,7 +435,8 @@ fn is_later(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// When the peer ends its side first, that end does not show whether the peer read later bytes.
+/// The error when the peer ended its side first: that end does not show whether the peer read the
+/// bytes that came later.
 const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
                            side before it had everything: nobody knows whether its application \
                            reads the rest";
@@ -482,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_file_that_says_no_length_is_sent_to_its_end_and_an_empty_one_is_known_as_empty() {
-        // The second is longer than one read, and not there on every host.
+        // The second file is longer than one read, and cannot be read on every host.
         for path in ["/proc/version", "/proc/kallsyms"] {
             let content = std::fs::read(path).unwrap_or_default();
             if content.is_empty() && path != "/proc/version" {

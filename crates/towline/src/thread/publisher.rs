@@ -38,13 +38,13 @@ struct QueueState {
     waiting: Outgoing,
     /// How the application ends the session; `None` while it may send more.
     end: Option<End>,
-    /// The thread has ended.
+    /// True when the publisher's thread has ended.
     is_gone: bool,
     /// How often the application asked for a flush; `flushes_done` is how many of these are done.
     flushes_asked: u64,
     flushes_done: u64,
     events: VecDeque<AudienceEvent>,
-    /// The counters a moment ago.
+    /// The publisher's counters, as its thread last showed them.
     snapshot: Snapshot,
     receivers: Vec<ReceiverStatus>,
     /// The task that waits for a change of this state.
@@ -56,7 +56,7 @@ struct QueueState {
 enum End {
     /// The session ends in good order, after all messages were sent.
     Close,
-    /// The messages taken so far are sent; then receivers are told that more should have come.
+    /// The messages taken so far are sent. Then receivers are told that the session is broken off.
     BreakOff,
     /// The session ends at once: messages that have not left are not sent.
     Drop,
@@ -69,9 +69,9 @@ enum Pushed {
     First,
     /// Other messages are before it, so the thread is awake or was woken.
     Behind,
-    /// There was no room for it.
+    /// There was no room for the message.
     Full,
-    /// The thread has ended.
+    /// The publisher's thread has ended, so the message was not taken.
     Gone,
 }
 
@@ -160,7 +160,7 @@ impl Queue {
         self.lock().push(message)
     }
 
-    /// Wakes the thread and the task of the application that wait for a change.
+    /// Wakes the application's thread or task that waits for a change.
     fn tell(&self, mut state: MutexGuard<'_, QueueState>) {
         let task = state.task.take();
         drop(state);
@@ -206,7 +206,7 @@ impl Queue {
         state.receivers = publisher.receivers().collect();
     }
 
-    /// Takes the gathered messages, and gives `emptied` for the next ones.
+    /// Swaps the gathered messages with `emptied`, in which the queue then gathers the next ones.
     fn take(&self, emptied: &mut Outgoing) {
         let mut state = self.lock();
         std::mem::swap(&mut state.waiting, emptied);
@@ -338,7 +338,7 @@ impl PublisherThread {
         self.queue.lock().events.pop_front()
     }
 
-    /// Adds every counter of the session, as it was a moment ago.
+    /// Adds every counter of the session to `snapshot`, with the values of a moment ago.
     pub fn snapshot(&self, snapshot: &mut Snapshot) {
         snapshot.append(&self.queue.lock().snapshot);
     }
@@ -359,8 +359,9 @@ impl PublisherThread {
         self.finish()
     }
 
-    /// Ends a session that should have sent more. The messages taken so far are delivered as by
-    /// [`PublisherThread::close`]; then receivers are told that the session is broken off.
+    /// Ends the session early, although the application should have sent more. The messages taken
+    /// so far are delivered as by [`PublisherThread::close`]; then receivers are told that the
+    /// session is broken off.
     ///
     /// # Errors
     /// The error of the thread.
@@ -441,8 +442,9 @@ impl PublisherThread {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// Asks `look` for an answer. True: the awaited thing is there. False: it will never come, and
-    /// the result is the error that ended the session.
+    /// Asks `look` for an answer. `None`: keep waiting. `Some(true)`: the wait is over.
+    /// `Some(false)`: what the caller waits for will never come; the result is the error that ended
+    /// the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -494,8 +496,8 @@ fn publish(
             }
             current.next += 1;
         }
-        // The end is read before the queue: no message comes after an end, so the queue then gives
-        // the last messages.
+        // Read the end before the queue. The application adds no message after it has set the end,
+        // so if the end is set here, the queue holds the last messages.
         let end = queue.end();
         if end.is_some() && deadline.is_none() {
             deadline = Some(publisher.now() + close_timeout);
@@ -533,8 +535,8 @@ fn publish(
     closed
 }
 
-/// Ends the session as the application wants; `None` while a message has had no room yet and may
-/// still get some.
+/// Ends the session as the application wants; `None` while a message still waits for room, before
+/// `deadline`.
 fn end_session(
     publisher: &mut Publisher,
     end: End,

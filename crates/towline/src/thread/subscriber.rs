@@ -36,7 +36,7 @@ struct Shared {
     board: Mutex<Board>,
 }
 
-/// The state of its session that the thread shows, at most 20 times a second.
+/// The state of the session, which the thread updates at most 20 times a second.
 #[derive(Debug)]
 struct Board {
     snapshot: Snapshot,
@@ -156,13 +156,13 @@ impl SubscriberThread {
         self.sessions.of(session)
     }
 
-    /// Says why nothing could be received a moment ago.
+    /// Returns the status of a moment ago, which says why nothing could be received.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.board().status
     }
 
-    /// Adds every counter of the session, as it was a moment ago.
+    /// Adds every counter of the session to `snapshot`, with the values of a moment ago.
     pub fn snapshot(&self, snapshot: &mut Snapshot) {
         snapshot.append(&self.shared.board().snapshot);
     }
@@ -189,7 +189,7 @@ impl SubscriberThread {
         finish(&mut self.thread)
     }
 
-    /// Lets the thread go: nobody waits for its end.
+    /// Detaches the thread: nobody waits for its end.
     pub(crate) fn detach(&mut self) {
         self.thread = None;
     }

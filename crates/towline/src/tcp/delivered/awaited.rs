@@ -32,9 +32,10 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// # }
 /// ```
 ///
-/// The other end may be of either type. A future that is dropped early has taken no bytes and lost
-/// none. Only a future of [`AsyncDeliveredStream::write_all`] may have taken some. One task has the
-/// stream: to read and write at the same time, it uses the methods `poll_...`.
+/// The other end may be of this type or a [`DeliveredStream`]. A future that is dropped early loses
+/// no bytes. It has taken no bytes either, except that a future of
+/// [`AsyncDeliveredStream::write_all`] may have taken some. One task has the stream: to read and
+/// write at the same time, it uses the methods `poll_...`.
 ///
 /// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
 /// broke off.
@@ -98,7 +99,7 @@ impl AsyncDeliveredStream {
         Ok(())
     }
 
-    /// Waits until the socket has taken all bytes. That proves nothing.
+    /// Waits until the socket has taken all bytes. This does not prove that any byte has arrived.
     ///
     /// # Errors
     /// The error that ended the connection.
@@ -115,7 +116,8 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_read(cx, into)).await
     }
 
-    /// Counts bytes as taken only when this application calls [`AsyncDeliveredStream::confirm`].
+    /// Makes bytes count as taken only when this application calls
+    /// [`AsyncDeliveredStream::confirm`].
     pub const fn confirm_by_hand(&mut self) {
         self.stream.confirm_by_hand();
     }
@@ -179,8 +181,8 @@ impl AsyncDeliveredStream {
     /// As [`AsyncDeliveredStream::read`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.stream.read(into) {
-            // The application may drop the stream after 0. So while the answer to the peer's end
-            // has no room, this waits instead of returning 0.
+            // When a read returns 0, the application may drop the stream. So while the socket has
+            // no room for the answer to the end of the peer's stream, this waits.
             Ok(0) if !into.is_empty() && self.is_answering() => match self.arm(cx, ROOM, None) {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -275,7 +277,8 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Returns true while the answer to the peer's end has not left and still can.
+    /// Returns true while the answer to the end of the peer's stream waits for room in the socket,
+    /// and the connection has not failed.
     const fn is_answering(&self) -> bool {
         self.stream.wants_room() && self.stream.fault.is_none()
     }

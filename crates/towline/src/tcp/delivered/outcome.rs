@@ -6,13 +6,13 @@ use std::fmt;
 /// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredProgress {
-    /// Taken by `write`.
+    /// Bytes that `write` has taken.
     pub written_bytes: u64,
-    /// Sent by this kernel, at least once.
+    /// Bytes that this end's kernel has sent at least once.
     pub sent_bytes: u64,
-    /// Acknowledged by the peer's kernel; the true number may be a little higher.
+    /// Bytes that the peer's kernel has acknowledged; the true number may be a little higher.
     pub acknowledged_bytes: u64,
-    /// Taken by the peer's application.
+    /// Bytes that the peer's application has taken.
     pub confirmed_bytes: u64,
 }
 

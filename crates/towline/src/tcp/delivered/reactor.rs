@@ -6,8 +6,9 @@
 //!   task <--------------- wake, once -------------------- thread, which waits for both
 //! ```
 //!
-//! The thread starts with the first stream of the process and ends with the last. It reads and
-//! writes nothing, so that each wait of a stream costs only two system calls.
+//! The thread starts with the first stream of the process and ends with the last. It only wakes
+//! tasks, which read and write by themselves. When a stream waits again, its task makes at most two
+//! system calls: one for the epoll set, one for the timer.
 
 use std::{
     collections::BTreeMap,
@@ -60,8 +61,8 @@ impl Reactor {
         let (epoll, timer) = (Epoll::new(EVENTS_MAX)?, TimerFd::new()?);
         epoll.add(timer.as_fd(), TIMER, Interest::READ)?;
         let leave = WakeFd::new()?;
-        // One epoll set contains the other: so the thread waits without the lock, and streams can
-        // join meanwhile.
+        // The thread waits for `outer`, which contains `epoll`. So it waits without the lock, and
+        // streams can join meanwhile.
         let outer = Epoll::new(2)?;
         outer.add(epoll.as_fd(), 0, Interest::READ)?;
         outer.add(leave.as_fd(), 1, Interest::READ)?;
@@ -84,7 +85,7 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Returns a number for a stream.
+    /// Returns a number that no stream has had yet, for a new stream.
     pub(super) fn seat(&self) -> u64 {
         let mut board = self.lock();
         board.next += 1;
@@ -101,7 +102,8 @@ impl Reactor {
         until: Option<Instant>,
         waker: &Waker,
     ) -> io::Result<()> {
-        // This is dropped after the lock: dropping a waker may drop a task, and a stream with it.
+        // This is dropped after the lock: dropping a waker may drop a task and its stream, and
+        // dropping the stream takes the lock.
         let before;
         let mut board = self.lock();
         before = board.waits.remove(&seat);
@@ -186,7 +188,7 @@ fn run(mut outer: Epoll, _leave: &WakeFd, reactor: &Weak<Reactor>) {
 }
 
 const TIMER: u64 = u64::MAX;
-/// The most streams that one look reports; the next look reports the rest.
+/// The most ready streams that one wait for the epoll set returns; the next returns the rest.
 const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -225,7 +227,7 @@ mod tests {
         let soon = || Some(clock::monotonic() + Duration::from_millis(20));
         arm(Interest::READ, soon());
         rung.recv_timeout(long).unwrap();
-        // Its time is over, its wish is not: what comes now wakes nobody, as nobody waits.
+        // The wait has ended by its time, so bytes that come now wake nobody.
         peer.write_all(b"!").unwrap();
         assert!(rung.recv_timeout(Duration::from_millis(30)).is_err());
         arm(Interest::READ, None);
@@ -250,7 +252,7 @@ mod tests {
         assert!(!waits.contains_key(&seat) && !waits.contains_key(&both));
     }
 
-    /// A task that nothing but its waker keeps, and that has a stream.
+    /// A task that owns a stream, and that only its waker keeps alive.
     struct Last {
         reactor: Arc<Reactor>,
         seat: u64,
@@ -294,11 +296,11 @@ mod tests {
                 .arm(seat, stream.as_fd(), Interest::READ, until, waker)
                 .unwrap();
         };
-        // Another waker takes the place of one that owns a stream, and so does none.
+        // A new waker replaces one that owns a stream; then `forget` removes the new waker.
         arm(None, &last());
         arm(None, &last());
         reactor.forget(seat, stream.as_fd());
-        // One panics when it wakes; the next one is woken all the same.
+        // A waker panics; the next waker is called all the same.
         arm(Some(clock::monotonic()), &last());
         while reactor.lock().waits.contains_key(&seat) {
             thread::yield_now();

@@ -80,7 +80,7 @@ fn ends_that_write_at_the_same_time_hear_each_other() {
     });
 }
 
-/// Each waits for room that the other makes by listening.
+/// Each end waits for room in its socket, which appears only when the other end reads.
 #[test]
 fn ends_that_flush_at_the_same_time_do_not_wait_for_each_other() {
     let (mut one, mut other) = pair();
@@ -110,7 +110,7 @@ fn each_stage_is_told_apart_from_the_next() {
         assert!(Clock::now() < end, "{:?}", one.progress());
         thread::sleep(Duration::from_millis(1));
     }
-    // Its kernel has everything, its application nothing.
+    // The peer's kernel has everything, and the peer's application has nothing.
     assert_eq!(one.progress().confirmed_bytes, 0);
     let mut room = vec![0; 60_000];
     other.read_exact(&mut room).unwrap();
@@ -124,7 +124,7 @@ fn each_stage_is_told_apart_from_the_next() {
             io::ErrorKind::WouldBlock
         );
     }
-    // Nobody reads any more, until nothing more is taken.
+    // The peer reads no more, so this end writes until its socket takes nothing more.
     while one.write(&content(200_000)).is_ok() {}
     while one.progress().acknowledged_bytes == 100_000 {
         assert!(Clock::now() < end, "{:?}", one.progress());
@@ -168,7 +168,7 @@ fn a_stream_that_breaks_off_is_not_taken_for_all_and_proves_nothing() {
     assert!(error.cause.contains("broke off after 10 bytes"), "{error}");
 }
 
-/// Passes bytes on, and turns one bit of those at `at`.
+/// Passes bytes on, and flips one bit of the byte at position `at`.
 fn meddle(mut from: TcpStream, mut to: TcpStream, at: usize) {
     let (mut room, mut passed) = (vec![0; 4_096], 0);
     while let Ok(count @ 1..) = from.read(&mut room) {
@@ -186,7 +186,7 @@ fn meddle(mut from: TcpStream, mut to: TcpStream, at: usize) {
 
 #[test]
 fn a_bit_that_turns_below_the_checksum_is_found_and_nothing_is_proven() {
-    // In the greeting, the first header, the data, and the end.
+    // The positions are in the greeting, the first header, the data, and the end.
     for at in [3, 9, 11, 20_000, 100_000 + 8 + 5 + 1] {
         let ((one, near), (far, other)) = (raw_pair(), raw_pair());
         let (near_back, far_back) = (near.try_clone().unwrap(), far.try_clone().unwrap());
@@ -272,10 +272,11 @@ fn said(frames: &[Frame]) -> Vec<u8> {
     bytes
 }
 
-/// What a peer says, by name, why that proves nothing, and how many bytes it confirms before.
+/// A case: its name, the bytes that the peer sends, a part of the expected error, and the number of
+/// bytes that count as confirmed before the error.
 type Lie = (&'static str, Vec<u8>, &'static str, u64);
 
-/// Claims of what is not so, to a sender of `hello`.
+/// Returns false confirmations for a sender of `hello`.
 fn claims() -> [Lie; 7] {
     let digest = *blake3::hash(b"hello").as_bytes();
     let confirm = |total| Frame::Confirm { total };
@@ -292,7 +293,7 @@ fn claims() -> [Lie; 7] {
     ]
 }
 
-/// What is none of this protocol, or only a part of it.
+/// Returns bytes that do not belong to this protocol, or are only a part of it.
 fn other_words() -> [Lie; 9] {
     let data = |bytes| said(&[Frame::Data { bytes }]);
     let part = said(&[Frame::Confirm { total: 3 }]);
@@ -318,7 +319,7 @@ fn a_peer_that_lies_proves_nothing_and_ends_the_connection() {
         let (stream, mut peer) = raw_pair();
         let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
         stream.write_all(b"hello").unwrap();
-        // Whatever it lies, it has heard everything.
+        // Before the peer lies, it has received everything.
         let mut heard = vec![0; MAGIC.len() + 5 + 5];
         peer.read_exact(&mut heard).unwrap();
         peer.write_all(&words).unwrap();
@@ -331,7 +332,7 @@ fn a_peer_that_lies_proves_nothing_and_ends_the_connection() {
     }
 }
 
-/// A writer that contradicts itself, and what its reader gets: the bytes that came, and an error.
+/// The reader gets the bytes that came, and then an error, when the writer contradicts itself.
 #[test]
 fn a_writer_that_lies_is_never_taken_for_a_whole_stream() {
     let digest = *blake3::hash(b"hello").as_bytes();
@@ -375,7 +376,7 @@ fn a_writer_that_lies_is_never_taken_for_a_whole_stream() {
             frames = &frames[len..];
         }
     }
-    // What follows a good end is refused, too, by who still listens.
+    // Frames after a good end are refused, too, if this end still reads.
     let (stream, mut peer) = raw_pair();
     let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
     peer.write_all(&then(&[end(5, digest), Frame::Data { bytes: 1 }]))
@@ -386,7 +387,8 @@ fn a_writer_that_lies_is_never_taken_for_a_whole_stream() {
     assert!(error.cause.contains("after the end"), "{error}");
 }
 
-/// One byte at a time, and never a whole frame; or data without end, which nobody reads.
+/// One peer sends one byte at a time, and never a whole frame. Another peer sends data without end,
+/// which nobody reads.
 #[test]
 fn a_peer_that_dawdles_or_floods_takes_neither_time_nor_memory_without_bound() {
     let (stream, peer) = raw_pair();
@@ -437,7 +439,7 @@ fn a_peer_that_dawdles_or_floods_takes_neither_time_nor_memory_without_bound() {
     });
 }
 
-/// A call of two small writes and the read of an answer.
+/// Makes two small writes and reads an answer; returns how long this took.
 fn call(stream: &mut (impl Read + Write)) -> Duration {
     let began = Clock::now();
     for _ in 0..2 {
@@ -456,8 +458,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The bar: within twice the time of raw sockets with `TCP_NODELAY`; beside it the naive one, which
-/// waits for delayed acknowledgements.
+/// The limit is twice the time of raw sockets with `TCP_NODELAY`. For comparison, the test also
+/// measures raw sockets without this option, which wait for delayed acknowledgements.
 #[test]
 fn a_call_of_two_writes_and_a_read_takes_at_most_twice_as_long_as_raw_sockets_without_delay() {
     let ((mut ours, our_peer), (mut raw, raw_peer)) = (pair(), raw_pair());
@@ -470,7 +472,7 @@ fn a_call_of_two_writes_and_a_read_takes_at_most_twice_as_long_as_raw_sockets_wi
         scope.spawn(|| answer(raw_peer));
         scope.spawn(|| answer(naive_peer));
         let slow: Vec<_> = (0..15).map(|_| call(&mut naive)).collect();
-        // The machine may do something else: the best of several rounds is what it can do.
+        // Other work on the machine can slow a round down, so the best of several rounds counts.
         let rounds = (0..5).map(|_| {
             let both: Vec<_> = (0..200)
                 .map(|_| (call(&mut ours), call(&mut raw)))
