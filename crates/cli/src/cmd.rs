@@ -166,8 +166,8 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
     }
 }
 
-/// Words an error of the library: its text names the operation and the cause; the remedy is worded
-/// here, with this command's flags.
+/// Converts an error of the library. Its text names the operation and the cause; the remedy is
+/// added here, with this command's flags.
 impl From<towline::Error> for Failure {
     fn from(error: towline::Error) -> Self {
         match error {
@@ -177,7 +177,7 @@ impl From<towline::Error> for Failure {
     }
 }
 
-/// Words an error of `gauge` in the same way as an error of the library.
+/// Converts an error of `gauge` in the same way as an error of the library.
 impl From<gauge::Error> for Failure {
     fn from(error: gauge::Error) -> Self {
         match error {

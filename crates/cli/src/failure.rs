@@ -4,7 +4,7 @@ use std::{fmt, io, path::Path, process::ExitCode};
 
 use towline::text::printable_lines;
 
-/// The end of a command that could do its work.
+/// The outcome of a command that was able to do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Verdict {
@@ -45,7 +45,7 @@ impl From<Verdict> for ExitCode {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The flags make no sense; the text says what would.
+    /// The flags do not fit together or have no meaning; the text says how to correct them.
     Usage(String),
     /// The machine cannot do it; the text names the operation, its target, the cause and a remedy.
     Environment(String),
@@ -54,7 +54,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Makes the failure of a wrong use.
+    /// Makes the failure of a command that was given wrong flags or arguments.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }
@@ -100,7 +100,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Words the error for a named file that cannot be read.
+/// Makes the error text for a named file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if path.is_absolute() => "; check the path",

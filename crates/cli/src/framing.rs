@@ -29,16 +29,17 @@ pub(crate) enum Framing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) bytes: usize,
-    /// The protocol parameter to raise for longer ones.
+    /// The name of the protocol parameter that allows longer messages when it is raised.
     pub(crate) parameter: &'static str,
 }
 
-/// The result of reading.
+/// The result of reading one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A message; more may follow.
     Message,
-    /// A message without its end byte: nothing follows it, so a terminal must not be read again.
+    /// A message without its end byte: the stream has ended. A terminal must not be read again,
+    /// because that would wait for more input.
     Last,
     /// The end of the stream.
     End,
@@ -159,7 +160,7 @@ fn too_long(limit: Limit) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Words the error of an input that ends in the middle of `within`. Returns any other error as it
+/// Makes the error for an input that ends in the middle of `within`. Returns any other error as it
 /// is.
 fn cut_short(error: io::Error, within: &str) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -170,7 +171,7 @@ fn cut_short(error: io::Error, within: &str) -> io::Error {
     }
 }
 
-/// Whom to check when lengths do not fit.
+/// What the user should check when a length does not fit the input.
 const WRITER: &str = "the program that writes the input: --framing length reads a u32, \
                       big-endian, before each message";
 

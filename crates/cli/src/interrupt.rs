@@ -1,8 +1,8 @@
 //! Ctrl-C and SIGTERM. The first asks a command to end its session properly and to report what was
 //! done so far. A second one, at least [`REPEAT`] later, ends the process at once.
 //!
-//! Signals within [`REPEAT`] after the first are the same request: `timeout` signals its child and
-//! then the child's group, and that must not cost the report.
+//! Signals within [`REPEAT`] after the first count as the same request. The command `timeout`
+//! signals its child and then the child's group, and the second signal must not prevent the report.
 //!
 //! A signal sets a flag, and the kernel then ends a wait for packets that is under way. Every
 //! command's loop looks at the flag at least once in [`TICK`](crate::cmd::TICK).
@@ -31,7 +31,7 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     /// Takes the signals over. Call this once, before the command waits for anything: without the
-    /// call, a signal ends the process without a word. The call starts no thread.
+    /// call, a signal ends the process at once, without a report. The call starts no thread.
     pub(crate) fn install() -> Result<Self, Failure> {
         let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
             .map_err(|error| Failure::system("watching for signals", &error))?;
@@ -85,8 +85,8 @@ impl Interrupt {
 /// How long the other ends may take to hear that this one leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// For this time after the first signal, a further signal is no second request: nobody presses
-/// Ctrl-C again that fast.
+/// For this time after the first signal, a further signal does not count as a second request:
+/// nobody presses Ctrl-C again that fast.
 const REPEAT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The library's events about its sessions, with `--verbose`: one line for each on standard error.
-//! Where that is no terminal, a line begins with the time, because journals and files are read
-//! later.
+//! When standard error is not a terminal, each line begins with the time, because a file or a
+//! journal is read later.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -13,8 +13,9 @@ use tracing_subscriber::fmt::{
 
 use crate::report::Progress;
 
-/// Prints the library's events from here on: at verbosity 1 those of sessions, above that also
-/// those of their connections. Without this call the events go nowhere and cost nothing.
+/// Prints the library's events from here on: at verbosity 1 the events of sessions, and at a higher
+/// verbosity also the events of their connections. Without this call the events go nowhere and cost
+/// nothing.
 pub(crate) fn start(verbosity: u8, progress: &Progress) {
     let level = match verbosity {
         0 => return,
@@ -33,7 +34,7 @@ pub(crate) fn start(verbosity: u8, progress: &Progress) {
     }
 }
 
-/// Returns the time in the form that events have.
+/// Returns the present time as text, in the form in which event lines begin.
 pub(crate) fn now() -> String {
     let mut text = String::new();
     let written = SystemTime.format_time(&mut Writer::new(&mut text));

@@ -5,9 +5,9 @@
 //! input and output, waiting, signals and exit codes. Data goes to standard output, everything else
 //! to standard error. Exit code 0: done and proven; 1: not delivered, not proven, or a failed
 //! check; 2: wrong usage, or an environment that cannot do it; 130: ended by Ctrl-C or SIGTERM
-//! before it was done. Commands that run until they are stopped, such as `capture`, `top` and
-//! `relay`, are then done (0 or 1). A reader that closes the pipe early has had enough; that is no
-//! error.
+//! before it was done. For commands that run until they are stopped, such as `capture`, `top` and
+//! `relay`, such a signal is the usual end, so their code is 0 or 1. When the reader of standard
+//! output closes the pipe early, that is no error.
 #![forbid(unsafe_code)]
 
 use std::{env, process::ExitCode};

@@ -118,7 +118,7 @@ pub(crate) struct Output {
     is_quiet: bool,
     is_dry_run: bool,
     verbosity: u8,
-    /// The command runs until it is stopped, and others read later what it said.
+    /// The command runs until it is stopped, and its lines are read later.
     is_service: bool,
     progress: Progress,
 }
@@ -167,7 +167,8 @@ impl Output {
         }
     }
 
-    /// Prints a line as [`Output::note`] does, about something that works, but not as asked.
+    /// Prints a line as [`Output::note`] does, about something that works, but not as the user
+    /// asked.
     pub(crate) fn warn(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }
@@ -184,8 +185,8 @@ impl Output {
         self.progress.clone()
     }
 
-    /// Prints the document that ends a command: as JSON, or as text. Text that is no data of the
-    /// command goes to standard error, as the lines of [`Output::note`] do.
+    /// Prints the document that ends a command: as JSON, or as text. Text that is not the command's
+    /// data goes to standard error, as the lines of [`Output::note`] do.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write)
     }
@@ -199,7 +200,8 @@ impl Output {
         self.tell(document, json::write_line)
     }
 
-    /// Prints the document that ends a command, which may have printed its intervals before.
+    /// Prints the document that ends a command. With `every`, the command has printed a document
+    /// for each interval before, so this one is printed as one of many.
     pub(crate) fn finish_after<D: Document>(
         &self,
         every: Option<Duration>,
@@ -254,7 +256,8 @@ impl Output {
     }
 }
 
-/// Returns a document's text, fit for a terminal: no text from another host can command it.
+/// Returns a document's text, fit for a terminal: no text from another host can control the
+/// terminal.
 fn shown_text<D: Document>(document: &D) -> String {
     let text = document.text();
     if D::HAS_COLOURS {
@@ -276,8 +279,8 @@ pub(crate) trait Document: Serialize {
     /// remark beside the data.
     const IS_DATA: bool;
 
-    /// True when the text has colours, as escapes of a terminal. The document has then itself made
-    /// texts from elsewhere printable.
+    /// True when the text has colours, as escape sequences for a terminal. Such a document must
+    /// itself make texts from other hosts printable.
     const HAS_COLOURS: bool = false;
 
     /// Writes the document as text, with line ends.

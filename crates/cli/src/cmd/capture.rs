@@ -28,8 +28,8 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         filter: filter.clone(),
         ..plan.live.clone()
     };
-    // The warning comes before the interface is taken: a user who is logged in through it sees
-    // nothing afterwards.
+    // The warning comes before the interface is taken: a user who is logged in through this
+    // interface sees nothing afterwards.
     warn_of_taking(&plan.sources, output);
     let mut sessions = Vec::new();
     for (sources, sink) in open(plan, &live)? {
@@ -91,7 +91,9 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     }
 }
 
-/// Says why super-packets stayed in one piece when `-s` has cut them short. `stats` uses this too.
+/// Says that super-packets (several packets in one frame) stayed in one piece because `-s` keeps
+/// too little of them. `None` when `-s` is not below its default, or when no super-packet stayed in
+/// one piece. `stats` uses this too.
 pub(super) fn too_short(account: &Account, snap_len: u32) -> Option<String> {
     let is_cut = snap_len < LiveOptions::default().snap_len;
     (account.uncut_super_frames > 0 && is_cut).then(|| {
@@ -116,7 +118,7 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &plan.sink else {
         return Ok(());
     };
-    // A file that does not exist yet, as most output files do not, cannot be a source.
+    // An output file that does not exist yet cannot be a source.
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let target = identity(target).filter(|_| !plan.sink.is_standard_output());
     let is_target = |source: &&SourceAddress| match source {
@@ -133,7 +135,8 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     }
 }
 
-/// Warns of each interface by which the host will receive nothing.
+/// Warns of each interface from which other programs will receive nothing, because the capture
+/// takes all its packets.
 pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     for (source, name) in sources.iter().filter_map(|one| Some((one, one.taken()?))) {
         output.warn(&format!(
@@ -143,10 +146,10 @@ pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     }
 }
 
-/// The two ends between which a session moves packets.
+/// The sources that a session reads from, and the sink that it writes to.
 type Ends = (Vec<Box<dyn Source>>, Box<dyn Sink>);
 
-/// Opens the ends of each worker's session.
+/// Opens the sources and the sink of each worker's session.
 fn open(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
     if plan.workers > 1 {
         return open_shared(plan, live);
@@ -172,7 +175,7 @@ fn open_shared(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Fail
     ends.collect()
 }
 
-/// Becomes the user that was asked for, if one was.
+/// Changes to the user that `--user` names, if it was given.
 fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
     let Some(name) = &plan.user else {
         return Ok(());

@@ -20,8 +20,8 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Makes the script complete interfaces and processes where they are wanted: by itself the
-/// generator offers only files there.
+/// Makes the script complete interfaces and processes where the command line takes them. The
+/// generator itself offers only files there.
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),
@@ -45,7 +45,7 @@ fn with_places(shell: Shell, script: &str) -> String {
     }
 }
 
-/// Offers the running processes as PIDs of `top` and `stat`.
+/// Makes zsh offer the PIDs of running processes to `top` and `stat`.
 fn zsh_processes(script: &str) -> String {
     let lines = script.lines().map(|line| match line {
         // The generated script begins with this line, after the one that names the command.
@@ -67,7 +67,7 @@ const FISH_PROCESSES: &str = "\
 complete -c towline -n '__fish_seen_subcommand_from top stat' -f -a \"(towline top --once --json \
 2>/dev/null | string match -r -g '\\\"pid\\\": *([0-9]+)')\"\n";
 
-/// The wrapper around the text that is generated for bash.
+/// The functions that follow the script generated for bash. They complete interfaces and processes.
 const BASH_PLACES: &str = include_str!("completions.bash");
 
 /// Returns the command line as help shows it: the generator would offer hidden commands, too.

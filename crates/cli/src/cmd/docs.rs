@@ -1,4 +1,4 @@
-//! `towline docs`: the reference pages that follow from declarations in the code.
+//! `towline docs`: writes the reference pages that are generated from declarations in the code.
 
 use std::{fmt::Write as _, fs};
 

@@ -10,8 +10,8 @@ use towline::{AudienceEvent, LeaveReason, Refusal};
 
 use crate::report::count;
 
-/// Words an event about a receiver; `None` for a refusal that was told already or is only counted,
-/// and for events that are not told.
+/// Returns the line to print about an event; `None` for a refusal that was printed already or is
+/// only counted, and for events that are not printed.
 pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option<String> {
     let text = match event {
         AudienceEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
@@ -61,9 +61,9 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
     Some(text)
 }
 
-/// A limiter of the lines about receivers, because anybody can come and go a thousand times a
-/// second. Guests are receivers that are not expected and have no key. They have an allowance of
-/// their own, so their lines cannot use up that of the other receivers.
+/// A limit on the lines about receivers, because anybody can join and leave a thousand times a
+/// second. Guests are receivers that are not expected, in a session without a key. They have an
+/// allowance of their own, so their lines cannot use up the allowance of the other receivers.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// Receivers with this number or a higher one are guests.
@@ -132,7 +132,8 @@ impl Allowance {
     }
 }
 
-/// The most lines at once, which a person still reads; after them, one line a second.
+/// The most lines printed at once; a person can still read that many. After them, one line a second
+/// is printed.
 const LINES_AT_ONCE: u32 = 64;
 
 fn refusal(host: IpAddr, reason: Refusal) -> String {
@@ -140,19 +141,20 @@ fn refusal(host: IpAddr, reason: Refusal) -> String {
 }
 
 /// The connections that a sender refused. A refused receiver tries again, each time from another
-/// port, so repeats are only counted, and told at the end.
+/// port, so repeats are only counted, and the counts are printed at the end.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// How many refusals there were of each host and reason, in the order of the first refusals.
+    /// Each pair of host and reason with the number of its refusals, in the order of the first
+    /// refusals.
     known: Vec<(IpAddr, Refusal, u64)>,
-    /// How many refusals there were of further pairs, after [`REFUSALS_MAX`] pairs of host and
-    /// reason.
+    /// Number of refusals that are not in `known`, because it already had [`REFUSALS_MAX`] other
+    /// pairs.
     others: u64,
 }
 
 impl Refusals {
-    /// Counts a refusal. Returns what is to be told: only the first refusal for each host and
-    /// reason.
+    /// Counts a refusal. Returns the line to print when it is the first for its host and reason,
+    /// otherwise `None`; `None` also when `known` is full.
     pub(super) fn note(&mut self, peer: SocketAddr, reason: Refusal) -> Option<String> {
         let host = peer.ip();
         let mut known = self.known.iter_mut();
@@ -168,13 +170,14 @@ impl Refusals {
         Some(refusal(host, reason))
     }
 
-    /// Returns the newest refusal that was told.
+    /// Returns the text of the last refusal that was printed.
     pub(super) fn last(&self) -> Option<String> {
         let last = self.known.last();
         last.map(|(host, reason, _)| refusal(*host, *reason))
     }
 
-    /// Returns lines for the end of the report, about refusals beyond those that were told.
+    /// Returns lines for the end of the report: how often each repeated refusal occurred, and the
+    /// number of refusals in `others`.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let again = self.known.iter().filter(|(_, _, times)| *times > 1);
         let again = again.map(|(host, reason, times)| {
@@ -188,15 +191,15 @@ impl Refusals {
     }
 }
 
-/// The most pairs of host and reason that are told one by one.
+/// The most pairs of host and reason whose refusals are printed one by one.
 const REFUSALS_MAX: usize = 64;
 
-/// A count of the receivers that left without everything. Only the end of the session shows which
-/// these are: a receiver that left with all messages so far lacks those that are sent later.
+/// A count of the receivers that left without everything. It is known only at the end of the
+/// session, because a receiver that left with all messages so far lacks those that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
-    /// The farthest position up to which a receiver that left had everything, and how many
+    /// The highest position up to which any receiver had everything when it left, and how many
     /// receivers left at this position.
     farthest: (u64, u64),
 }

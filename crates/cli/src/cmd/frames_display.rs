@@ -21,7 +21,7 @@ use ratatui::{
 use super::screen::{Screen, lost};
 use crate::failure::Failure;
 
-/// The whole terminal, drawn by a thread of its own.
+/// The terminal's whole screen, drawn by a thread of its own.
 pub(super) struct Display {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,8 @@ impl Display {
         let shared = Arc::new(Shared::default());
         let showing = Arc::clone(&shared);
         let show = move || {
-            // Without a terminal nobody can be told; the command ends as if the user had left.
+            // When drawing fails, there is no terminal to show the error on, so the command ends as
+            // if the user had left.
             drop(showing.show(&mut screen));
             showing.is_left.store(true, Ordering::Relaxed);
         };
@@ -79,7 +80,7 @@ impl Drop for Display {
     fn drop(&mut self) {
         self.shared.glimpse.end();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed, and the terminal given back.
+            // If the thread panicked, its panic was printed and the terminal was given back.
             drop(thread.join());
         }
     }
@@ -106,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Draws a frame as large as the terminal takes it, and a line below.
+/// Draws a frame as large as fits the terminal, and `line` below it.
 fn draw(target: &mut Frame<'_>, frame: Option<(Shape, &[u8])>, line: &str) {
     let [room, foot] =
         Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(target.area());
@@ -168,7 +169,8 @@ mod tests {
             .unwrap();
         let buffer = terminal.backend().buffer();
         let grey = |value: u8| Color::Rgb(value, value, value);
-        // Four pixels in the middle of eight columns; the second row has lines 2 and 3.
+        // The four pixels of a line are in the middle of eight columns. The second row shows lines
+        // 2 and 3 of the frame.
         let cell = buffer.cell((3, 1)).unwrap();
         assert_eq!(cell.symbol(), "▀");
         assert_eq!((cell.fg, cell.bg), (grey(9 * 16), grey(13 * 16)));

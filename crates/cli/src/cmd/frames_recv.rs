@@ -230,7 +230,7 @@ struct Checker {
     format: Option<String>,
     latency: Delays,
     interval: Duration,
-    /// Frames that came before the time in their timestamp.
+    /// Number of frames that came before the time in their timestamp.
     negative: u64,
     stretch: Stretch,
     sinks: Sinks,
@@ -303,18 +303,18 @@ impl Checker {
         }
     }
 
-    /// Returns how long frames were expected, when reception stopped `since_first` after the first
-    /// frame.
+    /// Returns for how long frames were expected, if reception stopped `since_first` after the
+    /// first frame.
     fn lasted(&self, since_first: Duration) -> Duration {
         Stability::lasted(self.counts.frames, self.stretch.time(), since_first)
     }
 
-    /// Returns the time from the first frame to the last, and from one frame to the next.
+    /// Returns the time from the first frame to the last, and the time between two frames.
     fn times(&self) -> (Duration, Duration) {
         (self.stretch.time(), self.interval)
     }
 
-    /// Returns the time from the first frame to the last.
+    /// Returns the time from the first frame to the last, in seconds.
     fn seconds(&self) -> f64 {
         self.stretch.time().as_secs_f64()
     }
@@ -338,7 +338,7 @@ impl Checker {
         Some(line)
     }
 
-    /// Returns a line about the state, without feeds.
+    /// Returns a line about the state of reception, without the part about feeds.
     fn line(&self, group: &str) -> String {
         let seconds = self.seconds();
         let latency = self.latency.percentiles();
@@ -390,6 +390,6 @@ impl FrameSink for Checker {
     }
 }
 
-/// The shortest time between two lines for a person.
+/// The shortest time between two lines that show a person the state.
 const LINE_TIME: Duration = Duration::from_millis(200);
 const FORMAT_SHOWN_MAX: usize = 255;

@@ -87,7 +87,7 @@ fn open(
     Ok(publisher)
 }
 
-/// Warns when both feeds use one interface. Then it also refuses the same group for both.
+/// Warns when both feeds use one interface. Fails when they also have the same group and port.
 pub(super) fn check_networks(
     output: &Output,
     (session, also): (&SessionPlan, &Group),
@@ -112,7 +112,7 @@ struct Job<'a> {
     source: Source,
     tally: Tally,
     close_by: Option<towline::Instant>,
-    /// Receivers that have joined, by feed.
+    /// How many receivers have joined each feed.
     joined: [u64; 2],
 }
 
@@ -276,7 +276,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Tells what has happened to receivers.
+    /// Prints the events of receivers, and counts those that join.
     fn hear(&mut self) {
         let (publisher, joined) = (&mut self.publisher, &mut self.joined);
         self.watch.hear(|| {
@@ -287,7 +287,7 @@ impl Job<'_> {
         });
     }
 
-    /// Returns what has left by each feed; nothing when there is only one.
+    /// Returns what was sent by each feed; an empty list when there is only one feed.
     fn feeds(&self) -> Vec<FeedSentReport> {
         let (plan, joined) = (self.plan, self.joined);
         let Some(also) = &plan.also else {
@@ -354,8 +354,8 @@ impl Job<'_> {
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// True when the frames come from a file or a program. After a time without frames, at most one
-    /// interval is made up for: more frames at once would only overrun each other.
+    /// True when the frames come from a file or a program. After a time without frames, the
+    /// schedule makes up for at most one interval: more frames at once would only be overruns.
     is_live: bool,
 }
 
@@ -403,7 +403,8 @@ mod tests {
         assert_eq!(live.due, ms(6100));
         live.offered(ms(6101));
         assert_eq!(live.due, ms(6150));
-        // A pattern is made whatever this host does: what it could not send are overruns.
+        // The frames of a pattern fall due even when this host is held up. Those that it could not
+        // send are overruns.
         let mut made = Schedule::new(ms(1000), Duration::from_millis(50), false);
         made.offered(ms(6100));
         assert_eq!(made.due, ms(1050));

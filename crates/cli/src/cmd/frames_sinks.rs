@@ -43,8 +43,8 @@ impl Sinks {
         })
     }
 
-    /// Passes a whole frame on to each place, without ever waiting. `number` is the number of the
-    /// sender and that of the frame.
+    /// Passes a whole frame on to each place, without ever waiting. `number` holds the sender's
+    /// number and the frame's number.
     pub(super) fn take(&mut self, number: (u32, u64), label: &[u8], frame: &[u8]) {
         if let Some(film) = &mut self.film {
             film.take(number, label, frame);

@@ -16,7 +16,7 @@ use crate::{
 
 /// Where the frames to send come from.
 pub(super) enum Source {
-    /// A frame's number and the seed determine its bytes.
+    /// Generated frames: a frame's number and the seed determine its bytes.
     Pattern {
         pattern: FramePattern,
         frame_bytes: usize,
@@ -32,7 +32,7 @@ pub(super) enum Source {
     },
 }
 
-/// Whether a next frame is there to send.
+/// Whether the next frame is ready to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     Yes,
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Returns true for frames from a file or a program, which may have none for a while.
+    /// Returns true when frames come from a file or a program, where the next one may be late.
     pub(super) const fn is_live(&self) -> bool {
         matches!(self, Self::Video { .. })
     }
@@ -142,7 +142,7 @@ impl Source {
         }
     }
 
-    /// Goes on from the frame that was offered to the next one.
+    /// Moves on to the next frame, after a frame was offered.
     pub(super) fn advance(&mut self) {
         if let Self::Video { reel, next, .. } = self
             && let Some(frame) = next.take()

@@ -9,7 +9,7 @@ use crate::{
     report::{self, Output},
 };
 
-/// Checks that the program that `words` name can be run, before any sender is waited for.
+/// Checks that the program in `words` can be run, before the command waits for any sender.
 ///
 /// # Errors
 /// When there is no such program, or it may not be executed.

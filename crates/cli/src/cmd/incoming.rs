@@ -1,4 +1,4 @@
-//! The transfers of a receiver, and what is told and done about each.
+//! The transfers of a receiver: their progress and reports, and the programs that run after them.
 
 use std::{
     collections::BTreeMap,
@@ -52,14 +52,15 @@ struct Transfer {
     stall: StallWatch,
     root: Option<String>,
     error: Option<String>,
-    /// The files that its sender has left out.
+    /// The files that the transfer's sender has left out.
     absent: Vec<String>,
     /// The sender has left out further files, which have no name in the manifest.
     is_incomplete: bool,
-    /// What this receiver has and the sender has not.
+    /// Files and directories of this receiver that the sender does not have.
     surplus: Vec<Surplus>,
     unset: Vec<Unset>,
-    /// Why the transfer's sender has given this receiver up; `None` when it has not, or is back.
+    /// Why the transfer's sender has given this receiver up; `None` if it has not, or has come
+    /// back.
     given_up: Option<String>,
     /// The time from the transfer's beginning to its end.
     time: Option<Duration>,
@@ -260,7 +261,7 @@ impl<'a> Incoming<'a> {
             TransferReceiverEvent::Failed { code, text } => {
                 transfer.fail(code, text);
             }
-            // Other events are shown where they arise, or mean nothing to a user.
+            // Other events are shown elsewhere, or mean nothing to a user.
             _ => {}
         }
     }
@@ -302,8 +303,7 @@ impl<'a> Incoming<'a> {
         });
     }
 
-    /// Reports a transfer of a service, finished or not, and forgets it. Without `--serve` it does
-    /// nothing.
+    /// With `--serve`, reports a transfer, finished or not, and forgets it. Otherwise does nothing.
     fn finish(&mut self, number: u32) -> Result<(), Failure> {
         if !self.plan.is_serving {
             return Ok(());
@@ -344,7 +344,7 @@ impl<'a> Incoming<'a> {
 
 impl Transfer {
     fn fail(&mut self, code: ErrorCode, mut text: String) {
-        // The text names no flag, because the sender prints it, too; this end adds its flag.
+        // The sender prints this text, too, so it names no flag of `recv`. The flag is added here.
         if code == ErrorCode::Exists {
             text += " (recv --overwrite)";
         }

@@ -1,5 +1,6 @@
 //! Messages from standard input. A thread of its own reads them, so that the session's loop goes on
-//! while nobody types. When the session does not take more, a bounded queue holds that thread up.
+//! while nobody types. When the session does not take more, a bounded queue makes the reading
+//! thread wait.
 
 use std::{
     io::{self, BufReader},
@@ -21,7 +22,7 @@ pub(super) struct Input {
     chunks: Receiver<io::Result<Chunk>>,
 }
 
-/// Some messages, back to back.
+/// One or more messages, back to back.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     bytes: Vec<u8>,
@@ -33,7 +34,7 @@ pub(super) struct Chunk {
 pub(super) enum Next {
     /// These messages.
     Chunk(Chunk),
-    /// Nothing; the waker tells when there is something.
+    /// Nothing yet; the waker ends the wait when there is something.
     Nothing,
     /// The end of the input.
     End,
@@ -48,8 +49,8 @@ impl Input {
             .spawn(move || {
                 let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
                 read(input, framing, limit, &sender, &waker);
-                // The end of the queue is the end of the input, so it must come before the last
-                // wake-up.
+                // Dropping the sender ends the queue, which tells the session that the input has
+                // ended. It must come before the last wake-up, so that the session sees it then.
                 drop(sender);
                 waker.wake();
             })
@@ -57,7 +58,7 @@ impl Input {
         Ok(Self { chunks })
     }
 
-    /// Takes what there is, without waiting.
+    /// Returns what the reading thread has at the moment, without waiting.
     pub(super) fn next(&self) -> Result<Next, Failure> {
         match self.chunks.try_recv() {
             Ok(Ok(chunk)) => Ok(Next::Chunk(chunk)),
@@ -81,7 +82,7 @@ impl Chunk {
 }
 
 /// Reads until the input ends or fails, or nobody takes chunks any more. Passes a chunk on when it
-/// is full, when the next message is not there whole, and at the end.
+/// is full, when the next message has not arrived whole, and at the end.
 fn read<R: io::Read>(
     mut input: BufReader<R>,
     framing: Framing,

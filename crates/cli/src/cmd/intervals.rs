@@ -1,4 +1,4 @@
-//! `--every`: tells what was done in each stretch of time while a command runs.
+//! `--every`: prints what was done in each interval while a command runs.
 
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ impl<'a> Intervals<'a> {
         self.gives_way = true;
     }
 
-    /// Tells about the stretch that is over, if one is. The first stretch begins with the first
-    /// call; `done` is what was counted since the command began.
+    /// Prints the line of an interval when it is over. The first interval begins with the first
+    /// call. `done` returns what was counted since the command began.
     pub(super) fn look(&mut self, done: impl FnOnce() -> Done) -> Result<(), Failure> {
         let Some(every) = self.every else {
             return Ok(());
@@ -60,14 +60,15 @@ impl<'a> Intervals<'a> {
         if elapsed < self.due {
             return Ok(());
         }
-        // A longer stretch, as after a pause of the process, is told with its real length.
+        // After a pause of the process, one line covers several intervals and shows the real
+        // length.
         while self.due <= elapsed {
             self.due += every;
         }
         self.tell(elapsed, done())
     }
 
-    /// Tells about the stretch that the end cuts short.
+    /// Prints the line of the last interval, which the end of the command cuts short.
     pub(super) fn finish(&mut self, done: Done) -> Result<(), Failure> {
         match self.begun {
             Some((begun, before, _)) if done != before => self.tell(begun.elapsed(), done),

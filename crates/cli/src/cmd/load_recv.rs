@@ -47,7 +47,8 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if sink.received > 0 {
-            // The bar begins with the first message: its rates leave out the wait for the stream.
+            // The bar begins with the first message, so that its rates leave out the wait for a
+            // sender.
             let bar = bar.get_or_insert_with(|| progress.messages(&group, plan.count));
             bar.set_position(sink.received);
             intervals.look(|| sink.done())?;
@@ -152,7 +153,7 @@ struct Checker {
     is_doubted: bool,
     is_stamped: bool,
     delays: Delays,
-    /// How many messages came before they were due.
+    /// How many messages came before the time at which they say that they were sent.
     negative: u64,
     /// The greatest error of a sender's clock. `Some(None)` when a sender does not know its error;
     /// `None` before any stamped message.
@@ -246,7 +247,7 @@ impl MessageSink for Checker {
     }
 
     fn event(&mut self, event: SessionEvent) {
-        // When a session is forgotten, its number goes to another sender.
+        // A new session may get the number of a forgotten one, whose tally is then complete.
         if let SessionEvent::Found { session, .. } = event
             && let Some(check) = self.checks.remove(&session)
         {

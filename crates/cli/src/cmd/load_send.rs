@@ -97,7 +97,7 @@ fn check_size(plan: &LoadSendPlan, publisher: &Publisher) -> Result<(), Failure>
     )))
 }
 
-/// Says why nothing has left, or which receivers lack something.
+/// Says why nothing was sent, or which receivers lack something; `None` when neither applies.
 fn shortfall(
     expected: u32,
     publisher: &Publisher,
@@ -134,7 +134,8 @@ fn spec(plan: &LoadSendPlan) -> LoadSpec {
     }
 }
 
-/// Waits until the last packet has left; after a signal, only until the farewell is over.
+/// Waits until the last packet has left; after a signal, at most until the time for the farewell to
+/// receivers is over.
 fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
     loop {
         let is_idle = publisher.turn()?.is_idle();

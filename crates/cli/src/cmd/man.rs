@@ -40,7 +40,7 @@ pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Finds the page of the command that `words` name, such as `load send`.
+/// Finds the page of a command. `words` are the words of its name, such as `load` and `send`.
 fn page_of<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a str, Failure> {
     let mut name = vec!["towline"];
     name.extend(words.iter().map(String::as_str));
@@ -140,8 +140,8 @@ fn page(command: &Command, version: &str, related: &[&String]) -> io::Result<Str
         .mut_args(|arg| arg.hide_short_help(false));
     let mut text = Vec::new();
     Man::new(shown)
-        // Without a real date, two builds of one source make the same page. An empty date would be
-        // left out.
+        // The date is blank, so that two builds of one source make the same page. The generator
+        // would leave out an empty date.
         .date(" ")
         .source(format!("towline {version}"))
         .manual("Towline Manual")
@@ -188,7 +188,8 @@ fn spaced(page: &str) -> String {
             ("", _) => lines.push(SPACE),
             _ => lines.push(line),
         }
-        // Names of commands and flags are hard to find in broken words and stretched lines.
+        // These requests turn off hyphenation and justified lines, in which names of commands and
+        // flags are hard to find.
         if line.starts_with(".TH ") {
             lines.extend([".nh", ".ad l"]);
         }

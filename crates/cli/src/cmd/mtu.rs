@@ -15,7 +15,7 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     }
     let interrupt = Interrupt::install()?;
     let peer = plan.peer()?;
-    // Each size is sent up to three times, with the longest wait for each.
+    // Each size is sent up to three times, each time with a wait of at most the timeout.
     output.note(&format!(
         "searching for the largest packet to {}; each size that gets no answer takes up to {:?}",
         plan.target,

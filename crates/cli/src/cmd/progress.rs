@@ -38,11 +38,11 @@ pub(super) struct SendProgress<'a> {
 /// What held each connection back in the last second, for transfers over TCP.
 #[derive(Default)]
 struct Lately {
-    /// When the last second ended.
+    /// When `all` and `last` were last measured, which happens at most once a second.
     at: Option<Instant>,
     /// What held each connection back from its beginning until `at`.
     all: Vec<(SocketAddr, HeldBack)>,
-    /// What held each connection back in the last second.
+    /// What held each connection back in the second or so before `at`.
     last: Vec<(SocketAddr, HeldBack)>,
 }
 
@@ -188,7 +188,7 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Returns the newest refusal that was told.
+    /// Returns the text of the last refusal that was printed.
     pub(super) fn last_refusal(&self) -> Option<String> {
         self.refusals.last()
     }
@@ -214,7 +214,7 @@ impl<'a> SendProgress<'a> {
     }
 }
 
-/// Words the wait: `2 receivers, 1 has joined; another 9 s`.
+/// Returns the line about the wait: `2 receivers, 1 has joined; another 9 s`.
 fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> String {
     let joined = outcome.receivers.len();
     let joined = match joined {
@@ -245,8 +245,8 @@ fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> Stri
     }
 }
 
-/// Words what a bar cannot show. A narrow terminal cuts off the end, so the least important part
-/// stands there.
+/// Describes what a bar cannot show. A narrow terminal cuts off the end, so the least important
+/// part comes last.
 fn state_of(receiver: &ReceiverReport, held: Option<&HeldBack>, plan: &SendPlan) -> String {
     let numbers = &receiver.progress;
     let losses = match numbers.lost {

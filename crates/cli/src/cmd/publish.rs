@@ -1,4 +1,4 @@
-//! `towline pub`.
+//! The command `towline pub`.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -54,7 +54,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
     let closed = end.close(&mut job.publisher, plan.timeout, &mut job.watch)?;
     let is_proven = match end {
-        // Only what was sent can be proven; perhaps more was to be sent.
+        // After a cut, only what was sent can be proven. Perhaps more was to be sent.
         SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
         SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
     };
@@ -100,8 +100,9 @@ fn unbegun(expected: u32, joined: u64) -> String {
     format!("nothing was sent: {joined} of {expected} joined in time")
 }
 
-/// Says which receivers lack something, or that some do. `None` when none does, or when none is
-/// expected and none has joined. `load send` uses this too.
+/// Says that packets were lost for good, that too few expected receivers confirmed everything, or
+/// that a receiver did not confirm everything in time. `None` when none of this happened.
+/// `load send` uses this too.
 pub(super) fn failure(
     expected: u32,
     (joined, given_up): (u64, u64),
@@ -134,7 +135,7 @@ pub(super) enum SendingEnd {
     /// The input failed or a signal came, so perhaps more was to be sent.
     Cut,
     /// The session took the whole input. `load send` always ends like this once it has begun, even
-    /// by a signal: it has no input that could be cut.
+    /// when a signal ends it: it has no input that could be cut.
     Whole,
 }
 
@@ -151,7 +152,7 @@ impl SendingEnd {
         let may_wait = || !interrupt.is_farewell_over();
         let timeout = timeout.unwrap_or(CLOSE_TIME_MAX);
         match self {
-            // The wait for receivers is over, and there is no second one.
+            // The session has waited for receivers already, and does not wait for them again.
             Self::Unbegun => publisher.break_off_while(Duration::ZERO, may_wait),
             Self::Cut => publisher.break_off_while(timeout, may_wait),
             Self::Whole => watch.close(publisher, timeout),
@@ -217,8 +218,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Waits for the expected receivers. Returns false when a signal ends the wait or, with a
-    /// remark, when they do not come in time.
+    /// Waits for the expected receivers. Returns false when a signal ends the wait, or when they do
+    /// not come in time, which it also prints.
     pub(super) fn await_receivers(
         &mut self,
         publisher: &mut Publisher,
@@ -251,7 +252,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Prints what has happened, and shows the counters.
+    /// Prints events, warnings and rate limits, and shows the counters to other processes.
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         self.hear(|| publisher.pop_event());
         publisher
@@ -269,8 +270,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Ends a session that has taken everything. Most of a short input may leave only now, so this
-    /// calls [`Watch::look`] until the end.
+    /// Ends a session that has taken the whole input. Most of a short input may still be unsent, so
+    /// this goes on calling [`Watch::look`], for events and counters, until the session has ended.
     fn close(
         &mut self,
         publisher: &mut Publisher,

@@ -1,4 +1,4 @@
-//! `towline reach`.
+//! `towline reach`: finds out why a multicast group does not arrive.
 
 use gauge::reach::reach;
 

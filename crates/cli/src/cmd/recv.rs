@@ -100,9 +100,9 @@ struct Service<'a> {
     station: Station,
     incoming: Incoming<'a>,
     patience: Patience,
-    /// Without `--serve`: watches the only transfer, or the wait for it.
+    /// Without `--serve`: notices when nothing moves in the only transfer, or when none begins.
     stall: StallWatch,
-    /// When the command gave everything up.
+    /// The time at which the command gave everything up; `None` before that.
     leaving: Option<Instant>,
     has_timed_out: bool,
 }
@@ -127,8 +127,8 @@ impl Service<'_> {
             receiver.wait(Some(until));
         }
         self.incoming.look(receiver);
-        // What the programs of `--exec` do is part of the command's work, so it waits for them,
-        // until a signal comes.
+        // What the programs of `--exec` do is part of the command's work. So the command waits for
+        // these programs, until a signal comes.
         while !self.incoming.look_after_hook() && self.interrupt.sleep(TICK) {}
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `towline relay`.
+//! `towline relay`: carries sessions between networks.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ pub(super) fn run(plan: &RelayPlan, output: &Output) -> Result<Verdict, Failure>
     Ok(Verdict::Done)
 }
 
-/// What a person sees of a relay while it works: a line that moves on a terminal, and warnings.
+/// The display of a relay at work: a progress line on a terminal, and warnings.
 struct Watch<'a> {
     plan: &'a RelayPlan,
     output: &'a Output,

@@ -2,7 +2,7 @@
 
 use towline::{Missing, Remedy};
 
-/// Words an error for a person.
+/// Makes the text of an error: the problem, then the remedy if there is one.
 pub(super) fn worded(problem: String, remedy: Option<&Remedy>) -> String {
     match remedy {
         Some(remedy) => format!("{problem}; {}", words(remedy)),

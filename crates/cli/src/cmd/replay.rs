@@ -1,4 +1,4 @@
-//! `towline replay`.
+//! The command `towline replay`.
 
 use capture::{
     CaptureError, Ended, LiveOptions, SendOptions, Session, Source, SourceAddress, sink,
@@ -61,7 +61,7 @@ fn open(plan: &ReplayPlan) -> Result<Box<dyn Source>, CaptureError> {
 
 fn open_once(addresses: &[SourceAddress]) -> Result<Box<dyn Source>, CaptureError> {
     let open = |address: &SourceAddress| match address {
-        // The session keeps the rate by the stamps, as it does for a file.
+        // The session paces generated packets by their stamps, as it does those of a file.
         SourceAddress::Generated(spec) => {
             Ok(Box::new(GeneratorSource::stamped(spec.clone())) as Box<dyn Source>)
         }

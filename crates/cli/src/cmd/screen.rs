@@ -17,8 +17,8 @@ use crate::{failure::Failure, interrupt::Interrupt};
 /// The whole terminal. When this is dropped, even by a panic, the terminal is given back as it was.
 pub(super) struct Screen(DefaultTerminal);
 
-/// What is shown on the whole terminal. It reads nothing and knows no terminal, so that tests can
-/// draw it into a buffer.
+/// What is shown on the whole terminal. A view does no input or output, so tests can draw it into a
+/// buffer.
 pub(super) trait LiveView {
     /// Draws everything.
     fn draw(&mut self, frame: &mut Frame<'_>);
@@ -92,7 +92,7 @@ pub(super) fn lost(error: &io::Error) -> Failure {
     Failure::environment("using the terminal, which may be closed by now", error)
 }
 
-/// Divides a view into the line above, the room between, and the line below.
+/// Divides the area of a view into the top line, the room between, and the bottom line.
 pub(super) fn parts(area: Rect) -> [Rect; 3] {
     let rows = [
         Constraint::Length(1),
@@ -144,7 +144,7 @@ pub(super) fn right(text: &str) -> Cell<'static> {
     Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
 }
 
-/// Returns how far a key moves the cursor.
+/// Returns how many rows a key moves the cursor; `None` for other keys.
 pub(super) const fn steps(code: KeyCode) -> Option<isize> {
     Some(match code {
         KeyCode::Up | KeyCode::Char('k') => -1,
@@ -158,9 +158,9 @@ pub(super) const fn steps(code: KeyCode) -> Option<isize> {
 }
 
 const PAGE: isize = 10;
-/// The line above a view, and the one below it.
+/// The style of the lines above and below a view.
 const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
-/// The heads of columns.
+/// The style of column heads.
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
-/// The row under the cursor.
+/// The style of the row under the cursor.
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);

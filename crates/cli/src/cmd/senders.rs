@@ -2,8 +2,8 @@
 //!
 //! Nothing here prints. There is at most one remark a second about each sender's losses, as a
 //! total, and one more when that sender ends. In all there are at most 32 remarks a second, and one
-//! that counts those left out: nobody reads a flood of lines, and forged senders could cause one.
-//! The report counts everything.
+//! more that counts those left out. Nobody reads a flood of lines, and forged senders could cause
+//! such a flood. The report counts everything.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ pub(super) struct Senders {
     second: Option<(Instant, usize)>,
 }
 
-/// A sender. Its session number goes to another sender once this one is forgotten.
+/// A sender. Once this sender is forgotten, its session number goes to another sender.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// Losses of a sender that no remark has told yet.
+/// Losses of a sender that no remark has mentioned yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     packets: u64,
@@ -137,7 +137,7 @@ impl Senders {
             SessionEvent::Dropped { session, code } => {
                 (session, format!("dropped this receiver: {code}"))
             }
-            // `take` tells the end, once for both feeds.
+            // `take` reports the sender's end, once for both feeds.
             _ => return,
         };
         let number = feed.index() + 1;
@@ -151,7 +151,7 @@ impl Senders {
         let called = printable(name, NAME_BYTES_MAX).into_owned();
         let text = format!("sender {} is {called}", self.name(session));
         let is_news = |known: &&mut Known| known.called.as_ref() != Some(&called);
-        // By two feeds, a sender says its name twice.
+        // A sender with two feeds says its name on each, so a name may come again: no remark then.
         if let Some(known) = self.known.get_mut(&session).filter(is_news) {
             known.called = Some(called);
             self.say(text);
@@ -176,7 +176,7 @@ impl Senders {
         known.map_or("unknown", |known| known.name.as_str())
     }
 
-    /// Takes the lines to print now.
+    /// Takes out the remarks to print now, each as one line.
     pub(super) fn remarks(&mut self, now: Instant) -> impl Iterator<Item = String> {
         let is_over = |&(since, _): &(Instant, usize)| now - since >= PAUSE;
         if self.second.is_none_or(|second| is_over(&second)) {
@@ -198,7 +198,7 @@ impl Senders {
         self.untold.drain(..)
     }
 
-    /// Takes the remaining lines, at the end.
+    /// Takes out all remaining remarks, when the command ends.
     pub(super) fn last_remarks(&mut self) -> impl Iterator<Item = String> {
         self.second = None;
         let sessions: Vec<u32> = self.known.keys().copied().collect();
@@ -233,7 +233,7 @@ impl Senders {
             loss: Loss::default(),
         };
         let before = self.known.insert(session, known);
-        // To make room, the library forgot the earlier sender of this number.
+        // If the session number had an earlier sender, the library forgot that sender to make room.
         self.ends.expired += u64::from(before.is_some_and(|before| !before.is_over));
     }
 
@@ -245,7 +245,7 @@ impl Senders {
     }
 
     /// Remarks on a sender's losses, unless the last such remark was less than 1 s before `now`.
-    /// Without `now`, remarks on them at once.
+    /// Without `now`, it always remarks on them.
     fn tell_loss(&mut self, session: u32, now: Option<Instant>) {
         let Some(known) = self.known.get_mut(&session) else {
             return;
@@ -291,7 +291,7 @@ impl Senders {
 const PAUSE: Duration = Duration::from_secs(1);
 /// The most remarks in one second, besides one about how many were left out.
 const REMARKS_MAX: usize = 32;
-/// The most bytes of what a sender calls itself.
+/// The most bytes shown of the name that a sender gives itself.
 const NAME_BYTES_MAX: usize = 255;
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) fn standard_input(
     // A read of standard input cannot be interrupted, so the process ends without waiting for it.
     let read = move || {
         let filled = spool.fill(&mut input);
-        // When a signal has come meanwhile, the receiving end is gone, and the result is dropped.
+        // When a signal has come meanwhile, nobody reads the channel, and the result is dropped.
         drop(sender.send(filled.map(|bytes| (bytes, spool))));
     };
     let started = thread::Builder::new().name("spool".into()).spawn(read);

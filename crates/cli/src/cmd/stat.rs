@@ -1,4 +1,4 @@
-//! `towline stat`.
+//! `towline stat`: prints the counters of one running process.
 
 use std::{
     io::{self, Write as _},

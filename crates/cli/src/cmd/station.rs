@@ -1,5 +1,5 @@
 //! What every command with a session does besides its work: it serves its counters to `top` and
-//! `stat`, and keeps time for closing reports.
+//! `stat`, and measures times for closing reports.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -26,12 +26,13 @@ pub(super) struct Station {
 }
 
 impl Station {
-    /// Starts to serve. If that fails, it is an error only with `--metrics`.
+    /// Starts to serve the command's counters. A failure is an error only with `--metrics`.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         Self::at(role, &plan.place.to_string(), plan.metrics, output)
     }
 
-    /// Starts to serve, as [`Station::open`] does, for a command that works at `place`.
+    /// Starts to serve the counters, as [`Station::open`] does, for a command that works at
+    /// `place`.
     pub(super) fn at(
         role: &str,
         place: &str,
@@ -144,7 +145,7 @@ pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
     Counters::new(&snapshot)
 }
 
-/// The time from the first message or frame to the last, and what the process used meanwhile.
+/// The time from the first message or frame to the last, and the processor time used meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Stretch {
     first: Option<(Instant, UsageMeter)>,
@@ -153,7 +154,8 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Marks that something has come if `received` has changed. The time is exact to one turn.
+    /// Notes the present time if `received`, a count, has changed since the last call. The data may
+    /// have come up to one turn of the loop earlier.
     pub(super) fn take(&mut self, received: u64) {
         if received != self.seen {
             self.seen = received;
@@ -161,7 +163,7 @@ impl Stretch {
         }
     }
 
-    /// Marks that something has come now.
+    /// Notes the present time as that of the last arrival, and of the first if there was none.
     pub(super) fn mark(&mut self) {
         let now = Instant::now();
         self.last = Some(now);

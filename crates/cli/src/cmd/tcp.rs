@@ -73,7 +73,7 @@ pub(super) fn watch(plan: &TcpWatchPlan, output: &Output) -> Result<Verdict, Fai
         seconds: began.elapsed().as_secs_f64(),
         connections: connections.collect(),
     })?;
-    // A signal is the usual way to end it, so this is no failure.
+    // A signal is the usual way to end the watch, so this is no failure.
     Ok(Verdict::Done)
 }
 

@@ -38,7 +38,8 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let sweep = plan.sweep()?;
     let mut show = |passage: &TrialPassage| {
         for interval in Interval::of_trial(passage) {
-            // When nobody reads the intervals, the report fails too, and that is the error.
+            // An error is ignored here: when nobody reads the output, printing the report fails as
+            // well and returns the error.
             output.one_of_many(&interval).unwrap_or_default();
         }
     };

@@ -24,7 +24,7 @@ impl Writer {
         Self::start_to(io::stdout)
     }
 
-    /// Starts a thread that writes to the output that `open` makes there.
+    /// Starts a thread that writes to the output that `open` makes. The thread calls `open`.
     fn start_to<W: io::Write>(open: impl FnOnce() -> W + Send + 'static) -> Result<Self, Failure> {
         let (queue, filled) = sync_channel(BUFFERS_MAX);
         let (back, emptied) = sync_channel(BUFFERS_MAX);

@@ -1,4 +1,4 @@
-//! `capture`, `replay` and `stats`.
+//! Plans of `capture`, `replay` and `stats`.
 
 use std::{
     fmt::Display,
@@ -184,7 +184,7 @@ pub(crate) struct StatsPlan {
     pub(crate) live: LiveOptions,
     #[serde(skip)]
     pub(crate) limits: Limits,
-    /// No packet is looked into.
+    /// With `--summary`: packets are counted without reading their headers.
     #[serde(skip)]
     pub(crate) is_summary: bool,
     #[serde(skip)]
@@ -250,7 +250,7 @@ impl StatsSweepPlan {
     }
 }
 
-/// Reads from the file's name which kind of picture it is.
+/// Returns the path with the picture format that its ending names. An error when it names none.
 fn picture(path: &Path) -> Result<(PathBuf, Format), Failure> {
     let format = Format::of(path).filter(|format| format.is_picture());
     format

@@ -1,4 +1,4 @@
-//! `frames send` and `frames recv`.
+//! Plans of `frames send` and `frames recv`.
 
 use std::time::Duration;
 
@@ -20,11 +20,12 @@ use crate::{
     failure::Failure,
 };
 
-/// `frames send --dry-run`: frames to a group.
+/// The plan that `frames send --dry-run` prints: frames to a group.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendPlan {
     pub(crate) source: FrameSourcePlan,
-    /// Null when none is given: the rate is then what the source names, or else 20.
+    /// Frames a second; null when none is given. The rate is then the one in the Y4M header, or 20
+    /// when there is no such rate.
     pub(crate) per_second: Option<PerSecond>,
     pub(crate) count: Option<u64>,
     #[serde(rename = "for_s", serialize_with = "optional_seconds")]
@@ -33,7 +34,7 @@ pub(crate) struct FramesSendPlan {
     #[serde(rename = "deadline_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) deadline: Option<Duration>,
-    /// Null when frames leave evenly.
+    /// The bursts in which frames leave; null when they leave evenly.
     pub(crate) bursts: Option<BurstsPlan>,
     pub(crate) send_buffer_bytes: usize,
     pub(crate) is_always_sent: bool,
@@ -131,7 +132,8 @@ impl FramesSendPlan {
     }
 }
 
-/// `frames recv --dry-run`: frames from a group; those of a pattern are checked.
+/// The plan that `frames recv --dry-run` prints: frames from a group; those of a pattern are
+/// checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesRecvPlan {
     pub(crate) count: Option<u64>,
@@ -255,7 +257,8 @@ mod tests {
         ] {
             assert!(!is_taken(group, iface, also), "{group} {iface:?} {also}");
         }
-        // Of the last one, only opening it shows whether the route goes by eth0.
+        // The last pair passes here: only opening the second feed shows whether its route goes by
+        // eth0.
         for (group, iface, also) in [
             ("239.1.1.1", Some("eth0"), "239.1.1.2@eth0"),
             ("239.1.1.1", Some("eth0"), "239.1.1.1@eth1"),

@@ -60,7 +60,7 @@ impl FrameSourcePlan {
     }
 }
 
-/// Where frames go, besides being counted.
+/// The places that received frames go to. With no such place, frames are only counted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameSinkPlan {
     pub(crate) film: Option<FilmPlan>,
@@ -119,7 +119,7 @@ impl FrameSinkPlan {
         Ok(plan)
     }
 
-    /// Returns true when frames go to standard output, where nothing else may be written then.
+    /// Returns true when frames go to standard output. Then nothing else may be written there.
     pub(crate) fn takes_stdout(&self) -> bool {
         let is_stdout = |film: &FilmPlan| match film {
             FilmPlan::All { path, .. } => path == Path::new(STDOUT),

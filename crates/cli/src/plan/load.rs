@@ -1,4 +1,4 @@
-//! `load send` and `load recv`.
+//! Plans of `load send` and `load recv`.
 
 use std::time::Duration;
 

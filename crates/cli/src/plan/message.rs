@@ -1,4 +1,4 @@
-//! `pub` and `sub`.
+//! Plans of `pub` and `sub`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 /// `pub --dry-run`: messages from standard input, or one message, to a group.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PublishPlan {
-    /// The only message; without one, those of standard input.
+    /// The one message to send; `None` sends those of standard input.
     pub(crate) message: Option<String>,
     pub(crate) framing: Framing,
     /// True when the input waits while the session can take no message. When false, messages are
@@ -58,7 +58,7 @@ pub(crate) struct SubscribePlan {
     /// away and counted instead.
     pub(crate) is_blocking: bool,
     pub(crate) is_tagged: bool,
-    /// The senders whose messages are taken; all when it is empty.
+    /// The only senders whose messages are taken; an empty list stands for all senders.
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,
@@ -119,5 +119,6 @@ pub(super) fn check_reports(
     Ok(())
 }
 
-/// Why there are no reports; the user may have named only the profile.
+/// Why there are no reports. The text also names `--profile`, because the user may have given only
+/// that flag.
 pub(super) const STRICT_PGM: &str = "--strict-pgm, given or set by --profile, turns reports off";

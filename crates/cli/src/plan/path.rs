@@ -1,4 +1,4 @@
-//! `mtu`, `reach` and `clock`.
+//! Plans of `mtu`, `reach` and `clock`.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -160,5 +160,5 @@ impl ClockPlan {
     }
 }
 
-/// Time between two exchanges.
+/// Time between two exchanges with the other host, when clocks are compared.
 const GAP: Duration = Duration::from_millis(10);

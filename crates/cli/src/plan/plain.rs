@@ -1,4 +1,4 @@
-//! `send --plain`.
+//! Plan of `send --plain`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -8,18 +8,19 @@ use serde::Serialize;
 use super::{Plan, session::seconds};
 use crate::{args::SendArgs, failure::Failure};
 
-/// `send --plain --dry-run`: a file, or standard input, to a program that does not speak our
-/// protocols.
+/// The plan of `send --plain`: to send a file, or standard input, to a program that does not speak
+/// our protocols.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PlainPlan {
-    /// `-` is standard input.
+    /// The file to send; `-` is standard input.
     pub(crate) path: PathBuf,
-    /// `HOST:PORT`.
+    /// The host to send to, as `HOST:PORT`.
     pub(crate) to: String,
     #[serde(rename = "timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
-    /// The acknowledgement of the peer's kernel counts as success.
+    /// The command succeeds when the peer's kernel has acknowledged everything and the peer has
+    /// then closed without a reset.
     pub(crate) accepts_unconfirmed: bool,
 }
 

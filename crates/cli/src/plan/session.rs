@@ -24,8 +24,8 @@ pub(crate) struct SessionPlan {
     #[serde(rename = "group", serialize_with = "text")]
     #[schemars(with = "String")]
     pub(crate) place: Place,
-    /// The interface that `--iface` names; `None` leaves the choice to the text of the group and to
-    /// the routes.
+    /// The interface that `--iface` names; `None` takes the interface in the group's text, or else
+    /// the one that the kernel's route uses.
     #[serde(serialize_with = "optional_text")]
     #[schemars(with = "Option<String>")]
     pub(crate) interface: Option<Selector>,
@@ -57,7 +57,7 @@ pub(crate) struct SessionPlan {
     pub(crate) key_file: Option<PathBuf>,
     #[serde(skip)]
     pub(crate) key: Option<Key>,
-    /// The address that answers Prometheus.
+    /// The address at which this end serves metrics to Prometheus; null for none.
     pub(crate) metrics: Option<SocketAddr>,
     /// Faults to inject.
     #[serde(serialize_with = "text")]

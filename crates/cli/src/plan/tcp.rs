@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
 };
 
-/// `tcp watch --dry-run`.
+/// `tcp watch --dry-run`: the plan to show what holds this host's TCP connections back.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TcpWatchPlan {
     port: Option<u16>,
@@ -63,7 +63,7 @@ impl TcpWatchPlan {
     }
 }
 
-/// `tcp writes --dry-run`.
+/// `tcp writes --dry-run`: the plan to measure how long requests with answers take over TCP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TcpWritesPlan {
     target: Place,
@@ -138,7 +138,7 @@ impl TcpWritesPlan {
     }
 }
 
-/// `tcp serve --dry-run`.
+/// `tcp serve --dry-run`: the plan to answer the `tcp writes` of other hosts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TcpServePlan {
     pub(crate) listen: SocketAddr,

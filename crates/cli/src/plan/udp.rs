@@ -1,4 +1,4 @@
-//! `udp serve`, `udp run` and `udp plot`.
+//! Plans of `udp serve`, `udp run` and `udp plot`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -24,7 +24,8 @@ pub(crate) struct UdpServePlan {
     listen: SocketAddr,
     /// Groups that asking hosts may name.
     allow_groups: Vec<SocketAddr>,
-    /// Null for 100 Mbit/s to a group, and no limit to the host that asks.
+    /// The highest rate to send at. Null: at most 100 Mbit/s to a group, and no limit to the host
+    /// that asks.
     bits_per_s_max: Option<u64>,
     hops_max: u8,
 }
@@ -211,7 +212,7 @@ impl UdpPlotPlan {
     }
 }
 
-/// Checks that each file's name says which kind of picture it is.
+/// Checks that the ending of each file's name names a picture format.
 pub(super) fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
     match paths.iter().find(is_other) {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use towline::{Snapshot, Usage};
 
-/// Counters by `set.name`.
+/// Counters by name, such as `source.rdata_packets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Counters(pub(crate) BTreeMap<String, u64>);
@@ -26,8 +26,8 @@ impl Counters {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Returns the counters of dropped packets, by reason, without reasons that did not occur.
-    /// `kernel` counts what the kernel dropped because a receive buffer was full.
+    /// Returns the counters of dropped packets, by reason; reasons that did not occur are left out.
+    /// `kernel` counts packets that the kernel dropped because a receive buffer was full.
     pub(crate) fn drops(&self) -> Self {
         let reasons = self.0.iter().filter_map(|(name, count)| {
             let reason = name.strip_prefix("drop.").or_else(|| {
@@ -39,15 +39,16 @@ impl Counters {
         Self(reasons.collect())
     }
 
-    /// Words what a source has sent: new packets, and repairs.
+    /// Says what a source has sent: new packets, and repairs.
     pub(super) fn packets_told(&self) -> String {
         let [sent, rdata, parity] = ["odata_packets", "rdata_packets", "parity_packets"]
             .map(|name| self.get(&format!("source.{name}")));
         format!("{sent} and {} repairs", rdata + parity)
     }
 
-    /// Words drops for a person, or says that there are none. It leaves out [`ENDED`]: a sender
-    /// repeats its last packets, and a receiver that has one of them drops the others.
+    /// Lists drops for a person, or says that there are none. It leaves out [`ENDED`], because
+    /// these drops are normal: a sender repeats its last packets, and a receiver that has one of
+    /// them drops the others.
     pub(crate) fn drops_told(&self) -> String {
         let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
         let told: Vec<_> = told
@@ -63,15 +64,15 @@ impl Counters {
 /// The drop reason of packets whose session is over.
 const ENDED: &str = "ended";
 
-/// Processor time.
+/// The processor time of this process and of the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct UsageReport {
     /// The wall-clock time that these figures cover.
     pub(crate) wall_s: f64,
     /// Processor time of this process: all threads, user and kernel.
     pub(crate) process_cpu_s: Option<f64>,
-    /// Processor time of the whole machine. It counts, too, because the kernel bills the work of
-    /// its network interrupts to whichever process happens to run.
+    /// Processor time of the whole machine. This figure matters because the kernel bills the work
+    /// of its network interrupts to whichever process happens to run.
     pub(crate) machine_busy_s: Option<f64>,
     /// Time that a hypervisor gave to other machines; more than 1 % voids a measurement.
     pub(crate) machine_steal_s: Option<f64>,

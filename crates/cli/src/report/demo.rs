@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::{Document, quantity, text::clauses};
 
-/// `demo`.
+/// The report of `demo`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DemoDocument {
     pub(crate) is_proven: bool,
-    /// Where the ends ran.
+    /// Where the sender and the receivers ran, in words.
     pub(crate) place: String,
     pub(crate) paths: Vec<String>,
     pub(crate) files: u64,
@@ -148,7 +148,7 @@ impl DemoDocument {
     }
 }
 
-/// `demo` when a signal ended it.
+/// The report of `demo` when a signal ended it.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterruptedDemo {
     is_proven: bool,

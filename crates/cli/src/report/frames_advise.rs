@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Document, quantity, text::Rows};
 use crate::args::{FrameSize, PerSecond};
 
-/// `frames advise`.
+/// `frames advise`: advice for sending frames of one size at one rate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesAdviseReport {
     size: FrameSize,

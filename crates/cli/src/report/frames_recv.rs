@@ -12,7 +12,7 @@ use super::{
     text::{Rows, frame_rates},
 };
 
-/// `frames recv`.
+/// The report of `frames recv`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesRecvReport {
     pub(crate) group: String,
@@ -23,22 +23,23 @@ pub(crate) struct FramesRecvReport {
     pub(crate) frames_sent: u64,
     /// Frames that came whole and in time.
     pub(crate) frames: u64,
-    /// Of these, frames in which a packet, mostly a repair, came after later packets.
+    /// Frames among `frames` in which a packet, mostly a repair, came after later packets.
     pub(crate) repaired: u64,
     pub(crate) lost: FrameLosses,
     /// The share of frames lost, and what the count of them proves about the path.
     pub(crate) loss: FrameLossReport,
     /// Frames of a pattern, which were compared with the bytes that they should have.
     pub(crate) checked: u64,
-    /// Of these, frames that differ: there should be none.
+    /// Frames among `checked` that differ from the bytes that they should have: there should be
+    /// none.
     pub(crate) damaged: u64,
-    /// What was written, with `--output`.
+    /// With `--output`: what became of the frames that were to be written.
     pub(crate) film: Option<FilmReport>,
     /// Bytes of the frames that came whole.
     pub(crate) bytes: u64,
     /// How to read a frame, as its sender says.
     pub(crate) format: Option<String>,
-    /// From the first frame to the last.
+    /// Seconds from the first frame to the last.
     pub(crate) seconds: f64,
     pub(crate) frames_per_s: f64,
     /// Bits of frames each second, without headers.
@@ -57,7 +58,7 @@ pub(crate) struct FramesRecvReport {
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) usage: UsageReport,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -79,17 +80,17 @@ pub(crate) struct FeedReport {
     saved: u64,
     /// Frames that this feed lost, and that the other feed did not have in time either.
     lost: u64,
-    /// From the last whole frame of this feed to the last one of either feed; null when this feed
-    /// had none.
+    /// Seconds from this feed's last whole frame to the last whole frame of the two feeds together;
+    /// null when this feed had no whole frame.
     silent_s: Option<f64>,
-    /// At the end, this feed had no whole frame for more than a second and more than four
-    /// intervals, while the other feed had.
+    /// At the end, this feed had brought no whole frame for more than a second and more than four
+    /// intervals, while the other feed had brought some.
     is_dead: bool,
 }
 
 impl FeedReport {
-    /// Makes the report of a feed from its counts and those of the `other` feed. The feed has had
-    /// no whole frame for the time `silent`; `None` if it never had one. Frames came for the time
+    /// Makes the report of a feed from its counts and those of the `other` feed. `silent` is the
+    /// time since its last whole frame; `None` if it never had one. Frames came for the time
     /// `lasted`, one each `interval`.
     pub(crate) fn new(
         (group, interface): (String, &str),
@@ -139,7 +140,8 @@ impl FeedReport {
     }
 }
 
-/// Judgement: a feed that shows nothing for this long looks dead to a person.
+/// A feed that is silent for at most this time, or for at most four intervals, is not called dead.
+/// The value is a judgement, not a measurement.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What a count of lost frames proves.
@@ -147,7 +149,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct FrameLossReport {
     /// The share lost, from 0 to 1.
     share: f64,
-    /// The one-sided 95 % upper bound of the share that the path loses (Clopper and Pearson).
+    /// The one-sided 95 % upper bound of the share that the path loses, by the method of Clopper
+    /// and Pearson.
     share_max_95: f64,
     stability: StabilityReport,
     #[serde(skip)]
@@ -155,13 +158,13 @@ pub(crate) struct FrameLossReport {
     told: Stability,
 }
 
-/// Whether the path is very stable: fewer than 1 frame in 1000 lost over at least 10 minutes, by
-/// the upper bound.
+/// Whether the path is very stable: over at least 10 minutes, the upper bound of the share lost is
+/// below 1 frame in 1000.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub(crate) enum StabilityReport {
     VeryStable,
-    /// The run is too short to show anything yet, and not too many frames were lost so far.
+    /// The run is shorter than 10 minutes, and the frames lost so far do not prove too high a loss.
     TooShort {
         left_s: f64,
     },

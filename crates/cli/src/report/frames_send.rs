@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{args::PerSecond, plan::FrameSourcePlan};
 
-/// `frames send`.
+/// `frames send`: how many frames were sent, and what receivers lost.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendReport {
     pub(crate) group: String,
@@ -23,9 +23,9 @@ pub(crate) struct FramesSendReport {
     pub(crate) per_second: PerSecond,
     /// Frames sent.
     pub(crate) frames: u64,
-    /// Bytes of these frames, without headers.
+    /// Bytes of the frames that were sent, without headers.
     pub(crate) bytes: u64,
-    /// Frames not sent, because those before them had not left. Receivers count them as lost.
+    /// Frames not sent, because the frames before them had not left. Receivers count them as lost.
     pub(crate) overrun: u64,
     /// Frames not sent, because no receiver listened.
     pub(crate) unheard: u64,
@@ -38,32 +38,32 @@ pub(crate) struct FramesSendReport {
     pub(crate) deadline_s: f64,
     /// Receivers that reported; with two feeds, the greater of the two numbers.
     pub(crate) receivers: u64,
-    /// What left by each of two feeds; empty without `--also`.
+    /// What was sent over each of two feeds; empty without `--also`.
     pub(crate) feeds: Vec<FeedSentReport>,
-    /// Packets that receivers gave up, all receivers together.
+    /// Packets that receivers gave up, summed over all receivers.
     pub(crate) lost_packets: u64,
     /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) usage: UsageReport,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
-/// What left by one of two feeds.
+/// What was sent over one of two feeds.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FeedSentReport {
     group: String,
     interface: String,
     /// Frames sent.
     frames: u64,
-    /// Frames not sent by this feed, because those before them had not left.
+    /// Frames not sent by this feed, because the frames before them had not left.
     overrun: u64,
-    /// Packets sent with data.
+    /// Data packets sent.
     packets: u64,
-    /// Packets sent again, or with parity.
+    /// Repair packets sent: data sent again, or parity.
     repairs: u64,
     /// Receivers that reported.
     receivers: u64,

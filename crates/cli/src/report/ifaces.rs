@@ -6,7 +6,7 @@ use towline::Interface;
 
 use super::Document;
 
-/// `ifaces`.
+/// The report of `ifaces`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfacesReport {
     pub(crate) interfaces: Vec<InterfaceRow>,

@@ -51,9 +51,9 @@ fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
     output.flush()
 }
 
-/// Escapes what a terminal would obey or hide. The document keeps its meaning, because such
-/// characters occur only in strings. The serializer itself escapes only control characters below
-/// U+0020, quotes and backslashes.
+/// Escapes characters that a terminal would obey or hide. The document keeps its meaning, because
+/// such characters occur only in strings. The serializer itself escapes only control characters
+/// below U+0020, quotes and backslashes.
 fn plain(document: String) -> String {
     let is_fit = |c: char| c == '\n' || is_plain(c);
     if document.chars().all(is_fit) {
@@ -84,16 +84,16 @@ pub(super) struct Envelope<'a, T> {
 /// `sub`: one message, as one line. Its data is in `text` when it is UTF-8, otherwise in `base64`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct MessageLine<'a> {
-    /// When it was taken from the session: seconds since 1970 by this host's clock.
+    /// When the message was taken from the session: seconds since 1970 by this host's clock.
     pub(crate) received_s: f64,
-    /// Who sent it: the identifier of its session.
+    /// Who sent the message: the identifier of the sender's session.
     pub(crate) sender: &'a str,
-    /// The name of its sender (`pub --name`); absent until the sender has told it.
+    /// The name of the sender (`pub --name`); absent until the sender has told it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sender_name: Option<&'a str>,
-    /// The address that its sender sends from.
+    /// The address that the sender sends from.
     pub(crate) address: Option<IpAddr>,
-    /// Its place in the sender's session.
+    /// The message's place in the sender's session.
     pub(crate) position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
@@ -159,7 +159,7 @@ mod tests {
             (&7.into(), &"10.0.0.1".into())
         );
         assert!(text.get("base64").is_none());
-        // After the tests were written, and before they are history.
+        // The clock is read now: 1.7e9 s is November 2023.
         assert!(text["received_s"].as_f64() > Some(1.7e9), "{text}");
         let odd = "\u{9b}31m\u{202e}\u{7f}\u{e0041} ü";
         assert_eq!(line(odd.as_bytes())["text"], odd);

@@ -16,7 +16,7 @@ use super::{Document, count, name::shown, quantity};
 pub(crate) struct LeftoversReport {
     directory: String,
     bytes: u64,
-    /// The transfer that changed last stands last.
+    /// The transfers in the order of their last changes, the newest last.
     pub(crate) leftovers: Vec<LeftoverRow>,
 }
 

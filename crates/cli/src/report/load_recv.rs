@@ -12,7 +12,7 @@ use super::{
     text::{Rows, rates},
 };
 
-/// `load recv`.
+/// The report of `load recv`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadRecvReport {
     pub(crate) group: String,
@@ -20,7 +20,7 @@ pub(crate) struct LoadRecvReport {
     pub(crate) seed: u64,
     /// Intact messages, each counted once.
     pub(crate) messages: u64,
-    /// Payload bytes of these messages.
+    /// Payload bytes of the intact messages.
     pub(crate) bytes: u64,
     pub(crate) missing: u64,
     pub(crate) corrupt: u64,
@@ -31,15 +31,15 @@ pub(crate) struct LoadRecvReport {
     pub(crate) senders: SenderEnds,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
-    /// From the first message to the last.
+    /// Time from the first message to the last.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,
-    /// Payload bits each second.
+    /// Payload bits per second.
     pub(crate) bits_per_s: f64,
     /// With `--stamp`: the time from when each message was due until it was delivered.
     pub(crate) delay: Option<DelayReport>,
     pub(crate) usage: UsageReport,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::args::SizeRange;
 
-/// `load send`.
+/// The report of `load send`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadSendReport {
     pub(crate) group: String,
@@ -19,7 +19,7 @@ pub(crate) struct LoadSendReport {
     pub(crate) messages: u64,
     /// Payload bytes.
     pub(crate) bytes: u64,
-    /// From the first message until the last packet had left.
+    /// Seconds from the first message until the last packet had left.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,
     /// Payload bits each second.
@@ -37,7 +37,7 @@ pub(crate) struct LoadSendReport {
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) usage: UsageReport,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }

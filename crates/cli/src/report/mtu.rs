@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Document, text::wrap};
 
-/// `mtu` to a host.
+/// The report of `mtu` to a host.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct MtuReport {
     target: String,
@@ -30,7 +30,7 @@ pub(crate) struct MtuReport {
     confirmation_told: String,
 }
 
-/// What a router said.
+/// A router's claim about the MTU of its next hop.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ClaimRow {
     router: Option<IpAddr>,
@@ -159,7 +159,7 @@ impl Document for MtuReport {
     }
 }
 
-/// `mtu` to a group: the paths to its receivers.
+/// The report of `mtu` to a group: the paths to its receivers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct GroupMtuDocument {
     target: String,
@@ -168,7 +168,7 @@ pub(crate) struct GroupMtuDocument {
     path_mtu_bytes: u32,
     udp_payload_bytes_max: u32,
     receivers: Vec<ReceiverRow>,
-    /// Answers of receivers beyond the 4096 that are followed.
+    /// Answers of receivers that are not listed, because at most 4096 receivers are followed.
     unlisted_answers: u64,
     probes: u64,
 }

@@ -1,5 +1,5 @@
-//! Names of files on a line for people: whatever they hold, they neither break the line nor command
-//! the terminal.
+//! Names of files on a line for people. Whatever a name contains, it cannot break the line or
+//! control the terminal.
 
 use std::path::Path;
 

@@ -8,26 +8,27 @@ use towline::{PlainEnd, PlainSender};
 use super::{Document, name::shown, quantity, text::wrap};
 use crate::plan::PlainPlan;
 
-/// `send --plain`: how far a file got at a program that confirms nothing.
+/// The report of `send --plain`: how much of a file has reached a peer that confirms nothing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PlainReport {
     path: String,
     to: String,
-    /// The peer's kernel has acknowledged everything, and the peer's side has ended after ours
-    /// without a reset. The application has confirmed nothing.
+    /// The peer's kernel has acknowledged everything. After this end closed its side of the
+    /// connection, the peer closed its own side without a reset. The application has confirmed
+    /// nothing.
     is_acknowledged: bool,
     /// The outcome in words.
     verdict: String,
-    /// The length of what was sent; null for a pipe or a terminal, whose length nobody knows
+    /// The length of the input in bytes; null for a pipe or a terminal, whose length nobody knows
     /// beforehand.
     bytes: Option<u64>,
-    /// What the socket has taken.
+    /// Bytes that the socket has taken.
     bytes_written: u64,
-    /// What the peer's kernel has acknowledged; its application may have read less.
+    /// Bytes that the peer's kernel has acknowledged; its application may have read fewer.
     bytes_acknowledged: u64,
     /// The peer's side of the connection has ended without a reset.
     has_peer_closed: bool,
-    /// What the peer has sent; it was thrown away.
+    /// Bytes that the peer has sent; they were thrown away.
     bytes_answered: u64,
     seconds: f64,
     /// Acknowledged bytes each second.

@@ -62,11 +62,11 @@ impl Progress {
     /// Adds lines that are written over by [`ProgressBar::set_message`].
     pub(crate) fn lines(&self) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg}").expect("the template is a constant");
-        // The lines are drawn when they change: they have no thread, and ask no clock in between.
+        // The lines are drawn only when they change: no thread redraws them in between.
         self.bars.add(ProgressBar::no_length().with_style(style))
     }
 
-    /// Prints while the bars are hidden.
+    /// Hides the bars, calls `print`, and shows the bars again.
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bars.suspend(print)
     }
@@ -101,15 +101,15 @@ fn put(out: &mut dyn Write, text: &str) {
     out.write_str(text).unwrap_or_default();
 }
 
-/// Writes the rate, but not at first: the first rate is the one at which a queue fills.
+/// Writes the rate, but not at first: at first the rate shows only how fast a queue fills.
 fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> String) {
     if state.elapsed() >= RATE_AFTER {
         put(out, &text(state.per_sec()));
     }
 }
 
-/// Words the time left: `12 s left`, `5 min left`; nothing below 1 s, and nothing from 100 h on,
-/// because such a time is only a guess.
+/// Returns the time left in words: `12 s left`, `5 min left`; nothing below 1 s, and nothing from
+/// 100 h on, because such a time is only a guess.
 fn left(time: Duration) -> String {
     match time.as_secs() {
         0 => String::new(),
@@ -134,7 +134,7 @@ const BYTES: &str = "{prefix:16!} [{bar:BAR}] {percent:>3} % {bits:>11} {left:>1
 const BYTES_COLUMNS: u16 = 51;
 const BAR_MIN: u16 = 10;
 const BAR_MAX: u16 = 40;
-// The bar gets the columns that the rest leaves.
+// The bar gets all columns that the other parts leave.
 const MESSAGES: &str = "{prefix:20!} [{wide_bar}] {human_pos:>11} of {human_len} {each:>10}  {msg}";
 const MESSAGES_ENDLESS: &str = "{prefix} {spinner} {human_pos} messages {each:>10}  {msg}";
 

@@ -10,7 +10,7 @@ use super::{
     text::{clauses, interrupted, rate},
 };
 
-/// `pub`.
+/// The report of `pub`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PublishReport {
     pub(crate) group: String,
@@ -36,7 +36,7 @@ pub(crate) struct PublishReport {
     pub(crate) unconfirmed: Vec<String>,
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -105,7 +105,7 @@ impl Document for PublishReport {
     }
 }
 
-/// Names those that lack something, for the end of a clause.
+/// Returns text to append to a sentence, such as ` (a, b lack something)`. It names the receivers.
 pub(crate) fn lacking(names: &[String]) -> String {
     if names.is_empty() {
         return String::new();

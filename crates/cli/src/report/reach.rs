@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Document, text::wrap};
 
-/// `reach`: observations and findings.
+/// The report of `reach`: observations and findings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct ReachDocument(pub(crate) ReachReport);
@@ -30,7 +30,7 @@ impl Document for ReachDocument {
     }
 }
 
-/// Words that nothing is wrong: the group arrives here, and also at the other hosts that say so.
+/// Says that nothing is wrong: the group arrives here, and also at the other hosts that report it.
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
     let hearing: Vec<String> = words
@@ -112,7 +112,7 @@ fn seen(text: &mut String, facts: &Facts) {
     left_out(text, &facts.unlisted);
 }
 
-/// Writes what came from hosts beyond those that are listed.
+/// Writes how much came from hosts that are not listed.
 fn left_out(text: &mut String, unlisted: &Unlisted) {
     for (count, what) in [
         (unlisted.heard, "messages heard through the group"),

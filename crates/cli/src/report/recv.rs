@@ -25,7 +25,8 @@ pub(crate) struct RecvReport {
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
     pub(crate) manifest: Option<String>,
-    /// The directory, or the path in it when the transfer brings only one; `-` without a directory.
+    /// The receive directory, or the path in it if the transfer brings only one; `-` when the file
+    /// goes to a stream.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,
@@ -36,9 +37,10 @@ pub(crate) struct RecvReport {
     pub(crate) seconds: f64,
     pub(crate) error: Option<String>,
     /// Files that the sender has left out, by their paths: it could not read them, or they changed
-    /// while they were sent. What this receiver has under such a name is from before.
+    /// while they were sent. A file that this receiver has under such a name is from before this
+    /// transfer.
     pub(crate) absent: Vec<String>,
-    /// The sender has left out more, which it could not even list: its own report says what.
+    /// The sender has also left out what it could not even list; the sender's report says more.
     pub(crate) is_incomplete: bool,
     /// With `--delete`: paths that the sender does not have, and that were deleted with all that
     /// was in them.
@@ -51,14 +53,13 @@ pub(crate) struct RecvReport {
     pub(crate) unset: Vec<UnsetRow>,
     /// How many senders were passed over: the receiver took nothing from them.
     pub(crate) passed_over: u64,
-    /// Why the last of these senders was passed over.
+    /// Why the receiver took nothing from the last sender that it passed over.
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
-    /// Counters of the session, without `--serve`. With `--serve` they are in the report at the
-    /// end.
+    /// Counters of the session; absent with `--serve`, where the report at the end has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counters: Option<Counters>,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drops: Option<Counters>,
 }
@@ -97,7 +98,7 @@ impl RecvReport {
         }
     }
 
-    /// Adds what the receiver has and the sender has not.
+    /// Adds the paths that the receiver has and the sender does not have.
     pub(crate) fn note_surplus(&mut self, surplus: &[Surplus]) {
         let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         for found in surplus {
@@ -116,7 +117,7 @@ impl RecvReport {
         }
     }
 
-    /// Adds what could not be set.
+    /// Adds the owners and attributes that could not be set.
     pub(crate) fn note_unset(&mut self, unset: &[Unset]) {
         let rows = unset.iter().map(|unset| UnsetRow {
             what: unset.what.clone(),
@@ -142,7 +143,7 @@ impl RecvReport {
             + &named("not deleted", kept)
     }
 
-    /// Adds what the session has counted.
+    /// Adds the session's counters.
     pub(crate) fn count(&mut self, counters: Counters) {
         self.drops = Some(counters.drops());
         self.counters = Some(counters);
@@ -213,7 +214,7 @@ pub(crate) struct ServeReport {
     pub(crate) exec_runs: u64,
     pub(crate) exec_failures: u64,
     pub(crate) seconds: f64,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -257,7 +258,7 @@ impl Document for ServeReport {
 /// An owner or attribute that could not be given to files, directories or links.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsetRow {
-    /// The user, group or extended attribute at the sender, and why.
+    /// The user, group or extended attribute that was sent, and why it could not be set.
     what: String,
     entries: u64,
 }

@@ -16,11 +16,12 @@ pub(crate) struct RelayReport {
     /// Connections of receivers that were joined to their senders; a receiver that connects again
     /// counts again.
     pub(crate) receivers: u64,
-    /// Data packets sent on, one for each network that a packet went to.
+    /// Data packets forwarded; a packet counts once for each network that it went to.
     pub(crate) data_packets: u64,
-    /// Repairs of what the relay had kept: no sender was asked for them.
+    /// Repairs sent from the packets that the relay had kept, without asking a sender.
     pub(crate) repairs_kept: u64,
-    /// Repairs that the relay had to ask senders for, one for each network that a repair went to.
+    /// Repairs that the relay had to ask senders for; a repair counts once for each network that it
+    /// went to.
     pub(crate) repairs_fetched: u64,
     /// Requests for repairs that receivers have sent to the relay.
     pub(crate) naks: u64,
@@ -30,7 +31,7 @@ pub(crate) struct RelayReport {
     pub(crate) report_bytes_up: u64,
     /// Bytes that senders have sent to single receivers.
     pub(crate) report_bytes_down: u64,
-    /// Packets that the relay dropped, by reason, without reasons that did not occur.
+    /// Packets that the relay dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -41,7 +42,7 @@ pub(crate) struct RelayNetwork {
     /// The group or host, as it was written.
     place: String,
     interface: String,
-    /// The relay's address there, which receivers take for the sender's.
+    /// The relay's address on this network, which receivers take for the sender's.
     address: String,
     control_port: u16,
 }

@@ -1,4 +1,4 @@
-//! The reports of `rtt`: figures of each variant, always for the whole round trip.
+//! The reports of `rtt`: figures of each variant, with times of whole round trips.
 
 use gauge::rtt::{
     Counts, DisturbanceKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts,
@@ -17,7 +17,8 @@ pub(crate) struct RttReflectReport {
     answered: u64,
     foreign: u64,
     refused: u64,
-    /// With `--over tcp`: clients that found no place, or lost theirs because they said nothing.
+    /// With `--over tcp`: clients that were refused because all places were taken, or that lost
+    /// their place because they sent nothing.
     turned_away: u64,
     /// Datagrams that the kernel dropped at the reflector's sockets, mostly because a receive
     /// buffer was full.
@@ -67,7 +68,7 @@ pub(crate) struct RttReport {
     maps: Vec<String>,
 }
 
-/// One variant.
+/// What was measured for one variant, that is, for one combination of settings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttRow {
     label: String,
@@ -81,7 +82,7 @@ pub(crate) struct RttRow {
     link_max_per_s: Option<u64>,
     counts: Counts,
     /// Datagrams that the kernel dropped at this end's sockets, mostly because a receive buffer was
-    /// full; null over TCP, and for a result that does not have it.
+    /// full; null over TCP, and for a stored result without this number.
     socket_drops: Option<u64>,
     rtt_intended: Percentiles,
     rtt_actual: Percentiles,
@@ -90,7 +91,8 @@ pub(crate) struct RttRow {
     /// What PGM repaired at this end.
     #[serde(skip_serializing_if = "Option::is_none")]
     repairs: Option<RepairsReport>,
-    /// Why this rate lies beyond the knee of its sweep.
+    /// Why this rate is at or beyond the knee of its sweep. The knee is the first rate that the
+    /// path does not carry as well as lower rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     beyond_knee: Option<&'static str>,
     pauses: usize,
@@ -99,7 +101,7 @@ pub(crate) struct RttRow {
     is_cut: bool,
     /// What a reader must know before believing the figures.
     remarks: Vec<String>,
-    /// p50 and p99.9 (from intended times), each divided by that of the first file.
+    /// p50 and p99.9 of `rtt_intended`, each divided by the same figure of the first file.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_first: Option<[f64; 2]>,
 }
@@ -113,7 +115,8 @@ struct HopsReport {
     send_path_p50_ns: u64,
     link_p50_ns: u64,
     wake_up_p50_ns: u64,
-    /// Median of how much longer a stamped message takes than the one before it.
+    /// The median of the extra time that a stamped message takes, compared with the message before
+    /// it.
     stamping_cost_p50_ns: Option<i64>,
     /// A stamping cost at or below this is noise.
     stamping_noise_ns: Option<u64>,
@@ -349,7 +352,7 @@ impl HopsReport {
     }
 }
 
-/// Words what stamping costs, as far as that is known.
+/// Says what stamping costs, as far as that is known.
 fn cost(cost: Option<StampingCost>) -> String {
     let Some(cost) = cost else {
         return "too few to tell what that costs".to_owned();
@@ -399,8 +402,8 @@ fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }
 
-/// Says that most late answers of a group come from further reflectors. `None` for a host, and when
-/// late answers are at most half as many as answered messages.
+/// Says that several reflectors of a group answered the same messages. `None` for a host, and when
+/// answers that came late or twice are at most half as many as answered messages.
 fn second_answers(target: &str, counts: &Counts) -> Option<String> {
     let is_group = target
         .parse()

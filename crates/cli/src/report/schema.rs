@@ -137,8 +137,8 @@ fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
     schema
 }
 
-/// Puts a definition in place of a root that only refers to it, as the root of a struct with one
-/// unnamed field does.
+/// Replaces a root that only refers to a definition by this definition. A struct with one unnamed
+/// field has such a root.
 fn inline(schema: &mut Schema) {
     let Some(Value::String(reference)) = schema.remove("$ref") else {
         return;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::plan::SendPlan;
 
-/// `send --dry-run`.
+/// The report of `send --dry-run`: what `send` would send.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileListing {
     /// Every setting of the command.
@@ -45,7 +45,7 @@ struct ListedEntry {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsentRow {
     pub(super) path: String,
-    /// Why: operation, file, cause.
+    /// The reason: the operation that failed, the file, and the cause.
     pub(super) why: String,
 }
 
@@ -126,12 +126,12 @@ impl Document for FileListing {
     }
 }
 
-/// `send`.
+/// The report of `send`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendReport {
     pub(crate) group: String,
-    /// Every expected receiver, and at least one, holds everything: verified, synced and in place.
-    /// With `--to`, a receiver has joined at every host.
+    /// All expected receivers, and at least one receiver, hold everything: verified, synced and in
+    /// place. With `--to`, a receiver has also joined at every host.
     pub(crate) is_proven: bool,
     pub(crate) manifest: String,
     /// BLAKE3 of what `b3sum` prints for all files, in the order of their paths' bytes.
@@ -139,13 +139,13 @@ pub(crate) struct SendReport {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// Bytes of content delivered per second of the transfer. Each byte counts once, for any number
-    /// of receivers. Content that they held before does not count.
+    /// Bytes of content delivered per second of the transfer. Each byte counts once, however many
+    /// receivers got it. Content that they held before does not count.
     pub(crate) bytes_per_s: f64,
     pub(crate) receivers: Vec<ReceiverRow>,
     /// Expected receivers that never came.
     pub(crate) missing: u32,
-    /// With expected names: the names of those that never came.
+    /// With expected names: the names of the expected receivers that never came.
     pub(crate) missing_names: Vec<String>,
     /// With `--to`: the hosts at which no receiver joined.
     pub(crate) unreached: Vec<UnreachedRow>,
@@ -168,7 +168,7 @@ pub(crate) struct SendReport {
     /// Why the sender refused the receiver that it refused last.
     #[serde(skip)]
     pub(crate) refusal: Option<String>,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -202,11 +202,12 @@ pub(crate) struct ReceiverRow {
     peer: SocketAddr,
     /// Why the sender moved the receiver to unicast.
     demoted: Option<String>,
-    /// From the start of the transfer, or from the receiver's joining if that was later, until its
-    /// proof.
+    /// Time from the start of the transfer, or from the receiver's joining if that was later, until
+    /// the receiver's proof of delivery.
     seconds: Option<f64>,
-    /// Content that the receiver got, per second of `seconds`, or of the whole transfer while it
-    /// has not proved delivery. Content that it held before does not count.
+    /// Bytes of content that the receiver got, divided by `seconds`; until the receiver has proved
+    /// delivery, divided by the time of the whole transfer. Content that it held before does not
+    /// count.
     bytes_per_s: f64,
     root: Option<String>,
     error: Option<String>,
@@ -263,7 +264,7 @@ impl SendReport {
         self.counters = counters;
     }
 
-    /// Adds what held the connections back.
+    /// Adds to each receiver's row what held its connection back.
     pub(crate) fn hold_back(&mut self, all: &[(SocketAddr, HeldBack)]) {
         for row in &mut self.receivers {
             let own = all.iter().find(|(peer, _)| *peer == row.peer);
@@ -277,7 +278,7 @@ impl SendReport {
     }
 }
 
-/// Words the largest share of what held the connection back. `told` is the limit according to the
+/// Names the cause that held the connection back most. `told` is the limit according to the
 /// receiver's reports.
 const fn limit_by_links(most: TcpLimit, told: &str) -> &str {
     match most {
@@ -297,7 +298,8 @@ fn is_rate_set(plan: &SendPlan) -> bool {
     plan.session().config.rate().pace().bytes_per_s().is_some()
 }
 
-/// Words what limits a receiver of this sender; over TCP, what held the connection back decides.
+/// Names what limits a receiver of this sender. Over TCP, this is what held the connection back
+/// most, once the kernel has counts.
 pub(crate) fn limit_of(
     receiver: &ReceiverReport,
     held: Option<&HeldBack>,
@@ -308,7 +310,7 @@ pub(crate) fn limit_of(
     most.map_or(told, |most| limit_by_links(most, told))
 }
 
-/// Words what limits a receiver of this sender.
+/// Returns the words for the limit that a receiver has reported.
 fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
     match limit {
         Limit::Network => "the network",
@@ -474,7 +476,7 @@ impl Document for SendReport {
     }
 }
 
-/// A host that was dialled and has no receiver that joined.
+/// A host of `--to` at which no receiver joined.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnreachedRow {
     pub(crate) address: String,

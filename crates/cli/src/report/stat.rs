@@ -11,12 +11,12 @@ use super::Document;
 pub(crate) struct StatReport {
     #[serde(flatten)]
     pub(crate) process: ProcessFields,
-    /// The text form prints only the value.
+    /// The report has one counter only, so the text form prints only its value.
     #[serde(skip)]
     pub(crate) is_one_counter: bool,
 }
 
-/// The fields of a process. Its own schema is left out, because the report has another one.
+/// The fields of [`ProcessCounters`] except `schema` and `version`: the report has its own.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ProcessFields {
     pub(crate) pid: u32,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{Document, capture::account_end, quantity, text::wrap};
 use crate::plan::StatsPlan;
 
-/// `stats`.
+/// The report of `stats`: packets counted by protocol, size, pair of addresses, filter and time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsReport {
     pub(crate) sources: Vec<String>,
@@ -23,18 +23,18 @@ pub(crate) struct StatsReport {
     pub(crate) unit: &'static str,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// From the first stamp to the last.
+    /// Seconds from the first packet's time stamp to the last's.
     pub(crate) span_s: f64,
     pub(crate) packets_per_s: f64,
     pub(crate) bits_per_s: f64,
     pub(crate) filters: Vec<Row>,
     pub(crate) protocols: Vec<Row>,
-    /// Classes of packets by their bytes on the wire without check sequence; each includes its
-    /// upper bound.
+    /// Packets counted by size: bytes on the wire without the frame check sequence. Each class of
+    /// sizes includes its upper bound.
     pub(crate) sizes: Vec<SizeRow>,
     pub(crate) talkers: Vec<TalkerRow>,
-    /// How many pairs of addresses were told apart; `packets_of_other_pairs` counts the packets of
-    /// all others.
+    /// The number of pairs of addresses that were counted separately; `packets_of_other_pairs`
+    /// counts the packets of all other pairs.
     pub(crate) pairs: u64,
     pub(crate) packets_of_other_pairs: u64,
     pub(crate) tagged_packets: u64,
@@ -45,18 +45,19 @@ pub(crate) struct StatsReport {
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
     pub(crate) damaged_records: u64,
-    /// The sources' packets less those accounted for: 0 when the account closes.
+    /// The sources' packets minus those accounted for. 0 means that the account closes: no packet
+    /// is missing from it.
     pub(crate) residual: Option<i128>,
-    /// Packets that passed less those that were counted: 0 when the account closes.
+    /// Packets that passed the filter minus those that were counted: 0 when the account closes.
     pub(crate) sink_residual: i128,
     /// Packets that had arrived, and were left unread when the command ended.
     pub(crate) unread: u64,
     pub(crate) step_s: f64,
-    /// Packets and bytes in each step of `step_s` seconds, from the first stamp on.
+    /// Packets and bytes in each step of `step_s` seconds, from the first time stamp on.
     pub(crate) rate: Vec<StepRow>,
 }
 
-/// Counts under one name.
+/// The packets and bytes of one filter or protocol.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -64,16 +65,16 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
 }
 
-/// A class of sizes.
+/// The packets and bytes of one class of packet sizes.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SizeRow {
-    /// The upper bound; none for the largest class.
+    /// The largest size in the class; null for the class of the largest packets.
     pub(crate) up_to_bytes: Option<u32>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
 }
 
-/// A pair of addresses.
+/// The packets and bytes that one address sent to another.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TalkerRow {
     pub(crate) from: String,
@@ -82,7 +83,7 @@ pub(crate) struct TalkerRow {
     pub(crate) bytes: u64,
 }
 
-/// A step of time.
+/// The packets and bytes of one step of time.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct StepRow {
     pub(crate) packets: u64,
@@ -178,7 +179,7 @@ impl StatsReport {
             (self.cut_packets, "cut short within their headers"),
         ];
         let seen = seen.iter().filter(|(count, _)| *count > 0);
-        // Losses are told also when there are none: silence would not say that they were counted.
+        // Losses are printed even when they are 0, which shows that they were counted.
         for (count, what) in lost.iter().chain(seen) {
             writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
         }
@@ -257,7 +258,7 @@ impl Document for StatsReport {
     }
 }
 
-/// `stats --sweep`.
+/// The report of `stats --sweep`: what capturing lost and cost, a row for each source and size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsSweepReport {
     pub(crate) sweep: CaptureSweep,
@@ -279,7 +280,7 @@ impl Document for StatsSweepReport {
     }
 }
 
-/// Words what a capture lost and cost at one size.
+/// Says what a capture lost and cost at one size.
 pub(crate) fn sweep_line(row: &SweepRow) -> String {
     let cost = match row.cpu_ns {
         None => String::new(),
@@ -299,8 +300,8 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     )
 }
 
-/// Words the counts so far: a line for each filter, and for the protocols and pairs with most
-/// bytes.
+/// Lists the counts so far: a line for each filter, and for each of the protocols and pairs with
+/// most bytes.
 pub(crate) fn most_of(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, count: &Count| {

@@ -15,7 +15,7 @@ pub(crate) struct SenderEnds {
     pub(crate) ended: u64,
     pub(crate) expired: u64,
     pub(crate) reset: u64,
-    /// Senders that gave this receiver up.
+    /// The number of senders that gave this receiver up.
     pub(crate) dropped: u64,
 }
 
@@ -31,7 +31,7 @@ impl SenderEnds {
         self.expired + self.reset + self.dropped
     }
 
-    /// Words the counts for a person.
+    /// Lists the counts for a person.
     pub(super) fn told(&self) -> String {
         let mut text = format!("{} found, {} ended", self.found, self.ended);
         let others = [
@@ -46,7 +46,7 @@ impl SenderEnds {
     }
 }
 
-/// `sub`.
+/// The report of `sub`: what came, and how the command ended.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SubscribeReport {
     pub(crate) group: String,
@@ -59,11 +59,11 @@ pub(crate) struct SubscribeReport {
     pub(crate) senders: SenderEnds,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
-    /// From the first message to the last.
+    /// Seconds from the first message to the last.
     pub(crate) seconds: f64,
     /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
-    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }

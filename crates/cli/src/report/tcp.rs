@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Document, quantity, text::wrap};
 
-/// `tcp watch --json`: one connection since the reading before, as one line.
+/// `tcp watch --json`: one connection since the previous reading, as one line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct TcpConnectionLine(pub(crate) Connection);
@@ -157,7 +157,7 @@ const COLUMNS_MAX: usize = 36;
 /// Milliseconds, a little less than the shortest time by which most systems delay acknowledgements.
 const DELAY_MS_MIN: f64 = 30.0;
 
-/// `tcp serve`: what the responder did.
+/// `tcp serve`: how many calls the responder answered.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct TcpServeReport {
     pub(crate) calls: u64,
@@ -200,7 +200,7 @@ mod tests {
                 cell(64, NoDelay, 0.03),
                 cell(512, Nagle, 44.0),
                 cell(512, NoDelay, 0.03),
-                // A slow line: everything takes that long.
+                // A slow network: calls take this long in any mode.
                 cell(65_536, Nagle, 44.0),
                 cell(65_536, NoDelay, 40.0),
             ],

@@ -1,5 +1,5 @@
-//! The reports as people read them. What follows from results that are kept with the documentation
-//! stands in `tests/cli.rs`.
+//! The reports as people read them. Tests of results that are kept with the documentation are in
+//! `tests/cli.rs`.
 
 use gauge::{
     clock::{Between, ClockReport, Keeper, KeeperState, PtpClock, PtpOffset},
@@ -325,7 +325,8 @@ fn reach() {
     insta::assert_snapshot!(fit(arrives.text() + "\n" + &fails.text()));
 }
 
-/// What `text` becomes on a terminal; `json` has no character that a terminal obeys, either.
+/// Returns the document's text, after a check that neither its text nor its JSON has a character
+/// that a terminal obeys.
 fn harmless<D: Document>(document: &D) -> String {
     let mut json = Vec::new();
     json::write(&mut json, D::SCHEMA, D::VERSION, document).expect("memory");
@@ -338,7 +339,7 @@ fn harmless<D: Document>(document: &D) -> String {
     text + "\n"
 }
 
-/// Names and explanations of other hosts, and names of files, in each report that has them.
+/// Checks each report that has names of files, or names and explanations from other hosts.
 #[test]
 fn hostile() {
     let odd = "\u{1b}]0;title\u{7}\u{1b}[1mbold\u{9b}0m\u{202e}gpj.exe\r";
@@ -402,7 +403,7 @@ fn hostile() {
     insta::assert_snapshot!(text);
 }
 
-/// A clock that nobody keeps.
+/// Makes a clock that no daemon keeps right.
 fn unkept_clock() -> ClockReport {
     ClockReport {
         source: "tsc".into(),

@@ -29,8 +29,8 @@ pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
     text.push('\n');
 }
 
-/// Returns the first part of a text that no line end may divide: a word, with all that stands
-/// between backquotes in it.
+/// Returns the first part of a text that no line end may divide: everything before the first blank
+/// that is not between backquotes.
 fn unit(text: &str) -> &str {
     let mut is_quoted = false;
     let end = text.find(|letter| {
@@ -51,7 +51,7 @@ pub(super) fn clauses<T: AsRef<str>>(text: &mut String, start: &str, clauses: &[
             "" => clause.to_owned(),
             line => format!("{line}; {clause}"),
         };
-        // A blank stands in front of the line, and perhaps a semicolon behind it.
+        // The 2 columns are for a blank before the line, and a semicolon that may follow it.
         if !line.is_empty() && width(line_start) + width(&longer) + 2 > COLUMNS {
             wrap(text, line_start, &(line + ";"));
             (line_start, line) = (&indent, clause.to_owned());
@@ -71,8 +71,8 @@ const COLUMNS: usize = 80;
 /// The deepest indent of a line that continues another one.
 const INDENT_MAX: usize = 20;
 
-/// Words the rate, `, 12.3 k/s, 45 Mbit/s`; empty for fewer than two messages, or for a time too
-/// short to measure.
+/// Returns the rate, such as `, 12.3 k/s, 45 Mbit/s`; empty for fewer than two messages, or for a
+/// time too short to measure.
 pub(super) fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages < 2 || !quantity::is_measurable(seconds) {
         return String::new();
@@ -84,12 +84,12 @@ pub(super) fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// Words the rates of messages and of payload.
+/// Returns the rates of messages and of their payload.
 pub(super) fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     rates_of((messages, "messages"), (bytes, " of payload"), seconds)
 }
 
-/// Words the rates of frames and of their bytes.
+/// Returns the rates of frames and of their bytes.
 pub(super) fn frame_rates(frames: u64, bytes: u64, seconds: f64) -> String {
     rates_of((frames, "frames"), (bytes, ""), seconds)
 }
@@ -123,7 +123,7 @@ pub(super) fn named(what: &str, texts: impl ExactSizeIterator<Item = String>) ->
     text
 }
 
-/// Words what was dropped, as a line.
+/// Returns a line that says which packets were dropped; empty without counters.
 pub(super) fn dropped(drops: Option<&Counters>) -> String {
     let drops = drops.map(Counters::drops_told);
     drops.map_or_else(String::new, |drops| format!("dropped: {drops}\n"))

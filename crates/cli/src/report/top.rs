@@ -1,4 +1,4 @@
-//! What `top` shows at a time.
+//! What `top` shows after one reading of the counters.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,14 +6,14 @@ use towline::counters::{CounterReading, ProcessCounters, SessionCounters};
 
 use super::{Document, quantity::per_second, stat::full_name};
 
-/// `top`: every process with its sessions and counters.
+/// The report of `top`: every process with its sessions and counters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TopReport {
     pub(crate) processes: Vec<ProcessCounters>,
-    /// The counters of the reading before and the seconds since, for rates.
+    /// The counters of the previous reading and the seconds since then, for rates.
     #[serde(skip)]
     pub(crate) before: Option<(Vec<ProcessCounters>, f64)>,
-    /// Counters that are zero are shown too.
+    /// True when counters that are zero are shown, too.
     #[serde(skip)]
     pub(crate) is_complete: bool,
 }

@@ -24,14 +24,14 @@ impl Document for UdpServeReport {
     }
 }
 
-/// `udp run` and `udp plot`.
+/// `udp run` and `udp plot`: what a sweep measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct UdpReport(pub(crate) SweepReport);
 
 impl UdpReport {
     /// Reads what [`Output::finish_after`](super::Output::finish_after) has written as JSON: the
-    /// last document, after any intervals.
+    /// last document; documents of intervals may come before it.
     pub(crate) fn parse(documents: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Envelope {

@@ -1,5 +1,5 @@
-//! What `tcp watch` shows on a terminal: a row for each connection, and the fields of the one that
-//! the user opened.
+//! What `tcp watch` shows on a terminal: a row for each connection, and the fields of the
+//! connection that the user opened.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl View {
         }
     }
 
-    /// Takes the connections, as measured since the call before.
+    /// Takes the connections, with what was measured since the previous call.
     pub(super) fn look(&mut self, rows: Vec<Connection>) {
         self.rows = rows;
         if self.at().is_none() {
@@ -245,7 +245,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // It ends while it is open.
+        // The connection ends while its fields are shown.
         view.look(vec![connection(1, "one")]);
         assert!(drawn(&mut view).contains("Enter fields"));
         assert_eq!(view.press(KeyCode::Esc.into()), Wish::Leave);

@@ -1,5 +1,5 @@
-//! What `top` shows on a terminal: a row for each session, and the counters of the one that the
-//! user opened. The view reads nothing and knows no terminal; tests draw it into a buffer.
+//! What `top` shows on a terminal: a row for each session, and the counters of the session that the
+//! user opened. The view does no input or output, so tests can draw it into a buffer.
 //!
 //! ```text
 //!   list: PID ROLE GROUP RATE LOSS LOST RECEIVERS LAG   --Enter-->   counters of one session
@@ -30,7 +30,7 @@ pub(super) struct View {
     report: TopReport,
     taken: Option<Instant>,
     interval: Duration,
-    /// Process and number of the session under the cursor.
+    /// Process id of the session under the cursor, and the session's number in that process.
     chosen: Option<(u32, u64)>,
     page: Page,
 }
@@ -38,7 +38,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Sessions,
-    /// The counters of the chosen session; number `first` is the first on the screen.
+    /// The counters of the chosen session; the first on the screen has the index `first`.
     Counters {
         first: usize,
     },
@@ -314,14 +314,14 @@ struct Figures {
     rate: String,
     /// Share of the packets since the last reading that were missed, or that a sender sent again.
     loss: String,
-    /// Packets that were never repaired.
+    /// Number of packets that were never repaired.
     lost: String,
     receivers: String,
-    /// Packets that the slowest receiver does not have yet.
+    /// Number of packets that the slowest receiver does not have yet.
     lag: String,
 }
 
-/// The least width, in columns, at which the command line is shown too.
+/// The least width of the list, in columns, at which it also shows each process's command line.
 const WIDE: u16 = 100;
 
 #[cfg(test)]

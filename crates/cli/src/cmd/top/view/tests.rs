@@ -30,7 +30,7 @@ fn session(
     }
 }
 
-/// Two processes, `seconds` after their sessions began.
+/// Makes two processes, `seconds` after their sessions began.
 fn processes(seconds: u64) -> Vec<ProcessCounters> {
     let source = [
         ("source.odata_packets", 1_000 * seconds),
@@ -77,7 +77,7 @@ fn view() -> View {
     view
 }
 
-/// What is on a terminal of that size, line by line.
+/// Returns what a terminal of this size shows, line by line.
 fn shown(view: &mut View, columns: u16, rows: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| view.draw(frame)).unwrap();
@@ -134,7 +134,7 @@ fn no_terminal_is_too_small_and_scrolling_ends_with_the_list() {
     for code in [KeyCode::End, KeyCode::PageDown, KeyCode::Down] {
         press(&mut view, code);
     }
-    // Three counters are not zero; two have room beneath the head.
+    // Three counters are not zero, and two of them fit below the head.
     assert!(shown(&mut view, 80, 5).contains("source.wire_bytes"));
     assert_eq!(view.page, Page::Counters { first: 1 });
     press(&mut view, KeyCode::Home);
