@@ -1,4 +1,4 @@
-//! Limits the room that transfers take of a disk: how much a directory may hold, and how much stays
+//! Limits the room that transfers take on a disk: how much a directory may hold, and how much stays
 //! free.
 //!
 //! A manifest alone takes no room. To buy room is to count it against the limits before content is
@@ -15,12 +15,12 @@
 //!
 //! Invariant: after a step was bought, the content in the directory is within its quota, and the
 //! filesystem still has the room that must stay free. This holds while only this process writes
-//! there. The room of directories and journals of transfers under way is counted only when the
-//! receive directory is next looked through.
+//! there. Transfers under way also take room for directories and journals. That room is counted
+//! only when the receive directory is next looked through.
 
 use std::{
     collections::BTreeSet,
-    fmt, io,
+    fmt, io, mem,
     path::{Path, PathBuf},
     str::FromStr,
     sync::{
@@ -32,7 +32,7 @@ use std::{
 use base::quantity;
 use sys::file::{Directory, Kind, Space};
 
-/// The limits of the room that transfers take of a disk.
+/// The limits of the room that transfers take on a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomLimits {
     /// The most bytes that the receive directory may hold, as the filesystem counts them. All bytes
@@ -80,8 +80,11 @@ pub(super) struct Share {
     room: Room,
     arrived: u64,
     bought: u64,
-    /// Bytes bought that are in no file yet: this transfer's part of [`Room::ahead`].
+    /// Bytes bought that no file was given yet.
     credit: u64,
+    /// Bytes of room that files have taken from `credit` for content that may not be written yet.
+    /// [`Room::ahead`] is the sum of `given` and `credit` over all transfers.
+    given: u64,
 }
 
 impl Room {
@@ -148,37 +151,37 @@ impl Room {
     /// Takes `bytes` more bytes of room, and counts them as bought and in no file yet. Takes
     /// nothing when that would break a limit.
     pub(super) fn try_take(&self, directory: &Directory, bytes: u64) -> io::Result<()> {
+        // The lock is held until the room is counted as taken: otherwise two transfers could pass
+        // the checks and both take the last room.
+        let mut known = self.lock();
         if let Ok(space) = directory.space() {
             let (kept, _) = self.limits.keep_free.of(&space);
-            if space.available_bytes < kept.saturating_add(bytes) {
+            let wanted = self.ahead.load(Ordering::Relaxed).saturating_add(bytes);
+            if space.available_bytes < kept.saturating_add(wanted) {
                 let text = "the disk has no more room than what must stay free";
                 let text = text.to_owned() + &self.limits.shown();
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
         }
-        let Some(quota) = self.limits.quota_bytes else {
-            self.ahead.fetch_add(bytes, Ordering::Relaxed);
-            return Ok(());
-        };
-        let is_fine = |used: u64| used.saturating_add(bytes) <= quota;
-        // The lock is held from the check until the room is taken: otherwise two transfers could
-        // both take the last room.
-        let mut known = self.lock();
-        let used = match *known {
-            Some(used) if is_fine(used) => used,
-            _ => self.look(directory),
-        };
-        if !is_fine(used) {
-            let text = "the directory would hold more than its quota";
-            let text = text.to_owned() + &self.limits.shown();
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        if let Some(quota) = self.limits.quota_bytes {
+            let is_fine = |used: u64| used.saturating_add(bytes) <= quota;
+            let used = match *known {
+                Some(used) if is_fine(used) => used,
+                _ => self.look(directory),
+            };
+            if !is_fine(used) {
+                let text = "the directory would hold more than its quota";
+                let text = text.to_owned() + &self.limits.shown();
+                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+            }
+            *known = Some(used + bytes);
         }
-        *known = Some(used + bytes);
         self.ahead.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Counts what the directory holds, with what is bought and in no file yet.
+    /// Returns how many bytes the directory holds, plus the bytes that are bought and in no file
+    /// yet. The caller holds the lock, so that no transfer takes room meanwhile.
     ///
     /// **Cost**: one system call for each file in the directory.
     fn look(&self, directory: &Directory) -> u64 {
@@ -199,12 +202,13 @@ impl Share {
             arrived,
             bought: arrived,
             credit: 0,
+            given: 0,
         }
     }
 
-    /// Provides the room for `bytes` bytes that have arrived and are about to be written; buys more
-    /// when too little is left. `lacking` is how many bytes of the transfer are still to come,
-    /// these included.
+    /// Provides room for `bytes` bytes that have arrived and are about to be written. Buys more
+    /// room when too little is left. `lacking` is how many bytes of the transfer are still to be
+    /// written, these `bytes` included.
     pub(super) fn pay(
         &mut self,
         directory: &Directory,
@@ -212,12 +216,13 @@ impl Share {
         lacking: u64,
         discard: &mut dyn FnMut() -> bool,
     ) -> io::Result<()> {
+        self.settle();
         self.arrived += bytes;
         if self.credit < bytes {
             let missing = bytes - self.credit;
             let due = (2 * self.arrived + STEP_BYTES_MIN).saturating_sub(self.bought);
             let step = due.min(STEP_BYTES_MAX).min(lacking).max(missing);
-            // Near a limit, room is bought only for what has come, not ahead of it.
+            // Near a limit, room is bought only for the bytes that have arrived, not ahead.
             let bought = match self.room.try_take(directory, step) {
                 Ok(()) => step,
                 Err(_) => {
@@ -255,13 +260,22 @@ impl Share {
 
     fn spend(&mut self, bytes: u64) {
         self.credit -= bytes;
-        self.room.ahead.fetch_sub(bytes, Ordering::Relaxed);
+        self.given += bytes;
+    }
+
+    /// Removes the bytes that files were given from [`Room::ahead`], because they are written now.
+    /// Between writing and removal, another transfer may count them twice, but never overlooks
+    /// them.
+    pub(super) fn settle(&mut self) {
+        let written = mem::take(&mut self.given);
+        self.room.ahead.fetch_sub(written, Ordering::Relaxed);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         self.spend(self.credit);
+        self.settle();
     }
 }
 
@@ -377,10 +391,10 @@ const USUAL_BYTES_MAX: u64 = 1 << 30;
 const USUAL_FILES_MAX: u64 = 100_000;
 /// A transfer buys room for twice the bytes that have arrived, plus this many bytes.
 const STEP_BYTES_MIN: u64 = 1 << 20;
-/// The most bytes of room bought in one step ahead of need: longer steps save nothing.
+/// The most bytes of room bought in one step ahead of need: larger steps save nothing.
 const STEP_BYTES_MAX: u64 = 64 << 20;
-/// The fewest bytes of room that a file takes before its content arrives: for fewer, a system call
-/// costs more than it saves.
+/// The fewest bytes of room that a file takes before its content arrives: for fewer, the system
+/// call to take them costs more than it saves.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! The files of a transfer under way: a tree like the final one, in which they are written, hashed
-//! and corrected.
+//! The files of a transfer under way: they are written, hashed and corrected in a tree like the
+//! final one.
 //!
 //! ```text
 //! DIR/.towline/<manifest>/tree/...   files and directories under the names they are going to have
 //! DIR/.towline/<manifest>/journal    what is in them
 //! ```
 //!
-//! Files are made when their first bytes come. Files above 64 KiB get room on the disk a little
-//! ahead of what arrives ([`super::room`]). A file that comes in one piece is made and written in
-//! one go. Bytes that come in order are hashed from memory; bytes around a gap are read back.
+//! Files are made when their first bytes come. For files above 64 KiB, disk space is reserved a
+//! little ahead of the bytes that arrive ([`super::room`]). A file that comes in one piece is made
+//! and written in one go. Bytes that come in order are hashed from memory; bytes around a gap are
+//! read back.
 
 use std::{
     collections::VecDeque, fs::File, io, ops::Range, os::unix::fs::MetadataExt as _, path::Path,
@@ -42,15 +43,15 @@ pub(super) struct Staging {
     pub(super) tree: Directory,
     /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
-    /// The inode of each staged file that was opened, to recognize the hashed file later; 0 for
-    /// other files.
+    /// The inode of each staged file that was opened, by which a later opening and the commit see
+    /// whether the file was replaced; 0 for other files.
     pub(super) inodes: Vec<u64>,
-    /// Ranges of the content that are staged, without files that are in place.
+    /// Ranges of the content that are in staged files. Files in place are not included.
     pub(super) held: RangeSet,
     pub(super) journal: Journal,
     /// True when an earlier attempt had begun to give final names.
     pub(super) was_committing: bool,
-    /// Long runs of zeros become holes, which take no room on the disk.
+    /// True when long runs of zeros become holes, which take no room on the disk.
     pub(super) has_holes: bool,
     pub(super) share: Share,
     /// Notes for a person; one sentence each.
@@ -93,7 +94,7 @@ struct Open {
     file: File,
     /// The offset in the file up to which disk space was reserved since the file was opened.
     taken_to: u64,
-    /// Bytes written since the disk was last told to sync them.
+    /// Bytes written to the file since the disk was last told to sync it.
     unsynced: u64,
 }
 
@@ -110,6 +111,7 @@ impl Staging {
             }
             self.note(range);
         }
+        self.share.settle();
         Ok(())
     }
 
@@ -153,9 +155,9 @@ impl Staging {
         Ok(groups.finish().expect("nothing is missing"))
     }
 
-    /// Returns true when so little is staged that it is not worth its room: nothing, or less than
-    /// both 1 MiB and a hundredth of the transfer. If an earlier attempt had begun to give names,
-    /// returns false.
+    /// Returns true when the staged bytes are not worth their disk space: there are none, or fewer
+    /// than both 1 MiB and a hundredth of the transfer. Returns false if an earlier attempt had
+    /// begun to give files their final names.
     pub(super) fn is_worthless(&self) -> bool {
         let entries = self.manifest.entries();
         let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
@@ -205,8 +207,8 @@ impl Staging {
             &mut self.notes,
             at.end - from,
         )?;
-        // Bytes before this range may still come. Space is reserved for them, too, if enough was
-        // charged for.
+        // Bytes in the gap between the reserved space and this range may still come. Space is
+        // reserved for the gap, too, if the transfer has paid for enough.
         let gap = from - open.taken_to;
         if size <= SMALL_BYTES_MAX || self.has_holes || !self.share.covers(gap) {
             return Ok(());
@@ -250,7 +252,7 @@ impl Staging {
 
     fn note(&mut self, range: Range<u64>) {
         self.journal.note(&range);
-        // Ranges that do not fit the set are fetched again by a later attempt.
+        // If the set has no room for the range, a later attempt fetches the range again.
         let _is_noted = self.held.insert(range, |_| {}).is_ok();
     }
 
@@ -412,8 +414,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Opens the file under the final name, which must not have changed since it was found in
-    /// place.
+    /// Opens a file by its final name. The file must not have changed since it was found in place.
     pub(super) fn open_in_place(&self, index: usize) -> io::Result<File> {
         let entry = self
             .manifest
@@ -425,14 +426,15 @@ impl Staging {
         Err(changed())
     }
 
-    /// Returns true when a regular file of the planned length and time has an entry's final name.
+    /// Returns true when the entry's final name belongs to a regular file with the length and
+    /// modification time that the manifest says.
     pub(super) fn is_in_place(&self, entry: &EntryRef<'_>) -> io::Result<bool> {
         let status = self.directory.status(path_of(entry))?;
         Ok(is_same(entry, &status))
     }
 
-    /// Copies a file that is in place into the staged tree, to put its content right or to set
-    /// another owner or other attributes there.
+    /// Copies a file that has its final name into the staged tree, to correct its content there or
+    /// to set another owner or other attributes.
     pub(super) fn bring_back(&mut self, index: usize) -> io::Result<()> {
         let mut from = self.open_in_place(index)?;
         self.close(index);
@@ -484,7 +486,7 @@ impl Staging {
 }
 
 impl Works {
-    /// Takes the hashing of a slab that is hashed in part; `None` when none is kept for it.
+    /// Takes out the unfinished hashing of a slab; `None` when none is kept.
     fn take_hashing(&mut self, slab: u32) -> Option<SlabGroups> {
         let is_it = |known: &SlabGroups| known.slab().index == slab;
         let at = self.hashing.iter().position(is_it)?;
@@ -546,9 +548,9 @@ const OPEN_MAX: usize = 64;
 const HASHING_MAX: usize = 32;
 /// Bytes that are read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes of the longest small file. Room is taken ahead for longer ones only.
+/// Bytes of the longest small file. Space is reserved ahead for longer files only.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// If at least this many bytes are staged, they are worth keeping, whatever the transfer's size.
 const WORTH_BYTES: u64 = 1 << 20;
-/// Bytes of the disk that a directory takes on many filesystems.
+/// Bytes of disk space that a directory takes on many filesystems.
 const DIRECTORY_BYTES: u64 = 4096;
