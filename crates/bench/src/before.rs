@@ -1,8 +1,8 @@
 //! Compares the present program with an older build, to show what a change costs or gains.
 //!
 //! More is better in every figure, so a ratio below 1 is always a loss. Each pair runs both
-//! programs twice, and counts the means. The row "now (again)" compares the two runs of the
-//! present program, which shows the noise of single runs.
+//! programs twice, and counts the means. Beside each median ratio stand the least and the greatest
+//! of the pairs, which show the noise.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ pub(crate) fn run(
     Ok(text)
 }
 
-/// Makes one measurement, and returns its three rows.
+/// Makes one measurement, and returns its two rows.
 fn rows(
     what: &str,
     pairs: usize,
@@ -74,14 +74,20 @@ fn rows(
 ) -> Result<String, String> {
     let older = || program::standing_in(before, measure);
     let peers: [(&str, Run<'_>); 2] = [("now", Box::new(measure)), ("before", Box::new(older))];
-    let [beside, noise] = Turns::mirrored(what, pairs, &peers)?;
+    let turns = Turns::mirrored(what, pairs, &peers)?;
     let row = |row: crate::turns::Row<'_>| {
         let [first, second] = row.figures;
-        let ratios = format!("{:.3}, {:.3}", row.ratios[0], row.ratios[1]);
-        let name = row.name;
-        format!("{what:<36} {name:<12} {first:>14.1} {second:>14.1} {ratios:>18}\n")
+        let ratio = |which: usize| {
+            let (median, [least, most]) = (row.ratios[which], row.ratio_spans[which]);
+            format!("{median:.3} ({least:.3} to {most:.3})")
+        };
+        let (name, first_ratio, second_ratio) = (row.name, ratio(0), ratio(1));
+        format!(
+            "{what:<36} {name:<8} {first:>14.1} {second:>14.1} {first_ratio:>24} \
+             {second_ratio:>24}\n"
+        )
     };
-    Ok(beside.rows().chain(noise.rows().skip(1)).map(row).collect())
+    Ok(turns.rows().map(row).collect())
 }
 
 /// Returns the rate, and the payload megabytes for each second of processor time.
@@ -95,5 +101,5 @@ fn rates(sample: &Sample) -> Result<Figures, String> {
 const HEADINGS: &str = "\
 now beside before; more is better: messages/s or MB/s and MB per CPU second; round trips/s at p50 \
 and p99.9; packets per CPU second
-what                                 peer                  first         second       now / peer
+what                                 peer              first         second  ratio (of the pairs)
 ";

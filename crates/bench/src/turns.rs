@@ -28,6 +28,8 @@ pub(crate) struct Row<'a> {
     /// For each figure, the median over the pairs of the first peer's figure divided by this
     /// peer's.
     pub(crate) ratios: Figures,
+    /// For each figure, the least and the greatest of these ratios.
+    pub(crate) ratio_spans: [[f64; 2]; 2],
 }
 
 impl Turns {
@@ -55,53 +57,31 @@ impl Turns {
         Ok(Self { rows })
     }
 
-    /// Runs `ours` and `theirs` twice in each pair: ours, theirs, theirs, ours, and in every second
-    /// pair the other way round. So a machine that grows slower or faster during a pair favours
-    /// neither. Returns the means of both runs, pair by pair, and beside them the first run of ours
-    /// with the second, which shows the noise of single runs.
+    /// Runs both peers twice in each pair: first, second, second, first, and in every second pair
+    /// the other way round. So a machine that grows slower or faster during a pair favours neither.
+    /// A pair's figures are the means of both runs.
     pub(crate) fn mirrored(
         what: &str,
         pairs: usize,
         peers: &[(&str, Run<'_>); 2],
-    ) -> Result<[Self; 2], String> {
-        let mut runs = [Vec::new(), Vec::new()];
+    ) -> Result<Self, String> {
+        let mut rows = peers
+            .each_ref()
+            .map(|(name, _)| ((*name).to_owned(), Vec::new()));
         for pair in 1..=pairs {
-            let mut both = [Vec::new(), Vec::new()];
+            let mut sums = [[0.0; 2]; 2];
             for turn in [0, 1, 1, 0] {
                 let which = (pair + 1 + turn) % 2;
                 let (name, run) = &peers[which];
                 let one = undisturbed(what, name, run)?;
                 eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
-                both[which].push(one);
+                sums[which] = [0, 1].map(|figure| sums[which][figure] + one[figure]);
             }
-            for (all, two) in runs.iter_mut().zip(both) {
-                all.push([two[0], two[1]]);
+            for ((_, all), sum) in rows.iter_mut().zip(sums) {
+                all.push(sum.map(|both| both / 2.0));
             }
         }
-        Ok(Self::from_twice(peers.each_ref().map(|peer| peer.0), &runs))
-    }
-
-    /// Makes of two runs for each peer and pair what [`mirrored`](Self::mirrored) returns.
-    fn from_twice(names: [&str; 2], runs: &[Vec<[Figures; 2]>; 2]) -> [Self; 2] {
-        let mean = |two: &[Figures; 2]| [0, 1].map(|which| (two[0][which] + two[1][which]) / 2.0);
-        let means = |nth: usize| {
-            let all = runs[nth].iter().map(mean).collect();
-            (names[nth].to_owned(), all)
-        };
-        let single = |nth: usize, name: &str| {
-            let all = runs[0].iter().map(|two| two[nth]).collect();
-            (name.to_owned(), all)
-        };
-        let beside = Self {
-            rows: vec![means(0), means(1)],
-        };
-        let noise = Self {
-            rows: vec![
-                single(0, names[0]),
-                single(1, &format!("{} (again)", names[0])),
-            ],
-        };
-        [beside, noise]
+        Ok(Self { rows: rows.into() })
     }
 
     /// Writes every run under `title`, with its two figures named `columns`.
@@ -116,13 +96,17 @@ impl Turns {
 
     /// Returns the lines of the table.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|(name, all)| Row {
-            name,
-            figures: [0, 1].map(|which| spread(all.iter().map(|one| one[which]))[1]),
-            ratios: [0, 1].map(|which| {
+        self.rows.iter().map(|(name, all)| {
+            let ratios = [0, 1].map(|which| {
                 let pairs = self.rows[0].1.iter().zip(all);
-                spread(pairs.map(|(ours, theirs)| ours[which] / theirs[which]))[1]
-            }),
+                spread(pairs.map(|(ours, theirs)| ours[which] / theirs[which]))
+            });
+            Row {
+                name,
+                figures: [0, 1].map(|which| spread(all.iter().map(|one| one[which]))[1]),
+                ratios: ratios.map(|[_, median, _]| median),
+                ratio_spans: ratios.map(|[least, _, most]| [least, most]),
+            }
         })
     }
 }
@@ -154,6 +138,8 @@ pub(crate) const TRIES: usize = 15;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -171,29 +157,23 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_twice_in_a_pair_counts_by_the_mean() {
-        let ours = vec![[[4.0, 1.0], [2.0, 3.0]]];
-        let theirs = vec![[[1.0, 2.0], [2.0, 2.0]]];
-        let [beside, noise] = Turns::from_twice(["now", "before"], &[ours, theirs]);
-        assert_eq!(beside.rows().nth(1).unwrap().ratios, [2.0, 1.0]);
-        let again = noise.rows().nth(1).unwrap();
-        assert_eq!(
-            (again.name, again.ratios),
-            ("now (again)", [2.0, 1.0 / 3.0])
-        );
-    }
-
-    #[test]
     fn mirrored_runs_lie_around_each_other() {
-        let order = std::cell::RefCell::new(String::new());
+        let order = RefCell::new(String::new());
+        // Each run is faster than the one before it, as on a machine that warms up.
         let run = |name: char| {
             let order = &order;
             Box::new(move || {
                 order.borrow_mut().push(name);
-                Ok([1.0; 2])
+                Ok([order.borrow().len() as f64, 1.0])
             }) as Run<'_>
         };
-        Turns::mirrored("a test", 2, &[("now", run('n')), ("before", run('b'))]).unwrap();
+        let peers = [("now", run('n')), ("before", run('b'))];
+        let turns = Turns::mirrored("a test", 2, &peers).unwrap();
         assert_eq!(*order.borrow(), "nbbnbnnb");
+        let before = turns.rows().nth(1).unwrap();
+        assert_eq!(
+            (before.ratios, before.ratio_spans),
+            ([1.0; 2], [[1.0; 2]; 2])
+        );
     }
 }
