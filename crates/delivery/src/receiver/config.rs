@@ -33,7 +33,7 @@ base::counters! {
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
         redirected: Events, "sessions of a restarted sender in which the manifest went on";
-        given_up: Events, "senders that gave this receiver up, or left while it put files in place";
+        given_up: Events, "senders that gave up on it, or left while it put files in place";
         not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
@@ -45,41 +45,42 @@ base::counters! {
 /// All settings of a transfer receiver, with their defaults.
 #[derive(Clone, Debug)]
 pub struct TransferReceiverConfig {
-    /// The number of this receiver's requests for connections, the key of [`LinkCommand::Open`]. It
-    /// must be unique among the receivers of one back end. Default 0.
+    /// The `key` that this receiver puts into each [`LinkCommand::Open`], its request for a
+    /// connection. It must be unique among the receivers of one back end. Default 0.
     pub number: u32,
     /// The name of this receiver; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
     /// A random number that tells two runs of this receiver apart.
     pub instance: u64,
-    /// The seed of the jitter and, with `instance`, of the nonces of connections.
+    /// The seed of the jitter. Together with `instance`, it is also the seed of the connections'
+    /// nonces.
     pub seed: u64,
     /// The key. With one, only a sender that has it is believed. Default: none.
     pub key: Option<Key>,
     /// The limits of a manifest.
     pub limits: ManifestLimits,
-    /// When this end cannot store a transfer, it tells the sender only the kind of the reason. The
-    /// whole reason holds paths of this host, and says what exists there. Default false.
+    /// True to tell the sender only the kind of the reason when this end cannot store a transfer.
+    /// The full reason names paths of this host, and says what exists there. Default false.
     pub is_discreet: bool,
-    /// How long, at most, the answer to a pass waits for packets of the pass. For the manifest's
-    /// pass this is 0.2 s or less.
+    /// The longest time that this receiver delays its answer to a pass, because packets of the pass
+    /// may still come. For the manifest's pass this is 0.2 s or less.
     pub settle_timeout: Duration,
     /// How long the transfer may be without a connection before it fails, even when the sender has
     /// given this receiver up. It does not fail for this reason while the store puts files in
     /// place.
     pub give_up_after: Duration,
-    /// How long the receiver waits for a sender to admit it, from the first dial by either end.
-    /// Then it waits for another sender. While the sender says that the name is taken, it waits 7 s
-    /// longer.
+    /// How long a sender may take to admit this receiver, counted from the first dial by either
+    /// end. After that, the receiver waits for another sender. While the sender says that this
+    /// receiver's name is taken, the time is 7 s longer.
     pub answer_patience: Duration,
-    /// The most ranges of each object that are noted as held; each takes 16 bytes.
+    /// For each object, the most ranges that are noted as held. A range takes 16 bytes.
     pub ranges_max: usize,
-    /// The most ranges of one object that this receiver tells the sender at a time, as held or as
-    /// missing.
+    /// For one object, the most ranges, held or missing, that this receiver reports to the sender
+    /// at a time.
     pub need_ranges_max: usize,
     /// After this many wrong hashes of one slab, the transfer fails. The first wrong hash does not
-    /// count, because forged packets may have caused it. From then on the slab is taken only from
-    /// the connection.
+    /// count, because forged packets may have caused it. After the first, the slab is taken only
+    /// from the control connection.
     pub slab_attempts_max: u32,
 }
 
@@ -112,7 +113,10 @@ impl TransferReceiverConfig {
     #[must_use]
     pub const fn memory_bytes_max(&self) -> usize {
         let objects = 3;
-        let ranges = objects * self.ranges_max * size_of::<Range<u64>>();
+        // Wrong slabs leave the set of held content even when it is full. At worst every second
+        // slab is wrong, and each splits a range.
+        let split = self.limits.slabs_max as usize / 2 + 1;
+        let ranges = (objects * self.ranges_max + split) * size_of::<Range<u64>>();
         let slabs = self.limits.slabs_max as usize * SLAB_BYTES;
         let files = self.limits.entries_max as usize * HASH_LEN;
         self.limits.manifest_bytes_max as usize + slabs + files + ranges
@@ -140,8 +144,8 @@ pub struct Offer {
 pub enum BlockVerdict {
     /// The block has brought new bytes, which are kept.
     Taken,
-    /// The receiver held the block already. This is also said of a block of the manifest or seals
-    /// that comes when too many gaps are open.
+    /// The receiver held the block already. Or the block is of the manifest or seals, and is not
+    /// kept, because the set of held ranges is full.
     Duplicate,
     /// The block, or a part of it, is not kept; a counter says why.
     Refused,
@@ -161,8 +165,8 @@ pub enum TransferReceiverEvent {
         /// The sender has not answered. It may answer later.
         is_silent: bool,
     },
-    /// The sender already has a receiver of this name, which may be dead without the sender knowing
-    /// it. So this receiver keeps trying for 7 s. This event comes again only if the sender has
+    /// The sender already has a receiver of this name. Because that receiver may have died
+    /// unnoticed, this receiver keeps trying for 7 s. This event comes again only if the sender has
     /// admitted this receiver since.
     NameTaken {
         /// The sender's address.
@@ -185,9 +189,9 @@ pub enum TransferReceiverEvent {
     },
     /// The manifest has arrived and is acceptable.
     ManifestKnown {
-        /// Number of its entries.
+        /// Number of the manifest's entries.
         entries: usize,
-        /// Bytes of its content.
+        /// Bytes of content that the manifest describes.
         bytes: u64,
         /// The sender could not read something, which is therefore not in the manifest.
         is_incomplete: bool,
@@ -205,14 +209,14 @@ pub enum TransferReceiverEvent {
         /// The paths of these files in the manifest.
         paths: Vec<Vec<u8>>,
     },
-    /// All files, links and directories that this receiver has and the sender does not have. Given
-    /// before [`TransferReceiverEvent::Delivered`], at most once.
+    /// The entries in the transfer's directories that the sender does not have: deleted, listed or
+    /// kept. Given before [`TransferReceiverEvent::Delivered`], at most once.
     Surplus(Vec<Surplus>),
-    /// The properties of files that the sender announced and the store could not set. Given before
-    /// [`TransferReceiverEvent::Delivered`], at most once.
+    /// The properties that the sender announced for some files, and that the store could not set.
+    /// Given before [`TransferReceiverEvent::Delivered`], at most once.
     Unset(Vec<Unset>),
     /// Everything is verified, synced and in place. The sender is told once it is connected. If the
-    /// sender gave this receiver up while the store worked, this event ends the transfer.
+    /// sender gave up on this receiver while the store worked, this event ends the transfer.
     Delivered {
         /// One hash over all files.
         root: Hash,
@@ -240,7 +244,7 @@ pub struct ReceiverProgress {
     pub phase: Phase,
     /// Bytes of the manifest that have arrived; 0 again once it is whole.
     pub manifest_bytes: u64,
-    /// Bytes of content in the manifest; 0 before it is known.
+    /// Bytes of content that the manifest describes; 0 before the manifest is known.
     pub content_bytes: u64,
     /// The numbers that measure the transfer's progress.
     pub numbers: Progressed,
