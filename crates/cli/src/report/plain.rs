@@ -13,8 +13,8 @@ use crate::plan::PlainPlan;
 pub(crate) struct PlainReport {
     path: String,
     to: String,
-    /// The peer's kernel has acknowledged everything. After this end closed its side of the
-    /// connection, the peer closed its own side without a reset. The application has confirmed
+    /// The peer's kernel has acknowledged everything, and the peer closed its side of the
+    /// connection after this end did, without a reset. The peer's application has confirmed
     /// nothing.
     is_acknowledged: bool,
     /// The outcome in words.
@@ -101,7 +101,10 @@ impl Document for PlainReport {
             let told = format!(
                 "held back by: sender {:.0} %, receiver {:.0} %, send buffer {:.0} %, network \
                  {:.0} %",
-                it.application, it.receiver, it.send_buffer, it.network
+                it.application_percent,
+                it.receiver_percent,
+                it.send_buffer_percent,
+                it.network_percent
             );
             wrap(&mut text, "   ", &told);
         }

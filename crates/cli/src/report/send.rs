@@ -40,12 +40,12 @@ struct ListedEntry {
     path: String,
 }
 
-/// A path and what went wrong with it: it was left out by `--skip-changed`, or could not be
-/// deleted.
+/// A path that was left out by `--skip-changed`, or that could not be deleted. An empty path stands
+/// for the whole tree: nothing was deleted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsentRow {
     pub(super) path: String,
-    /// The reason: the operation that failed, the file, and the cause.
+    /// The reason; for an operation that failed, also its file and the cause.
     pub(super) why: String,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct SendReport {
     /// Bytes of content sent to single receivers, without repairs.
     pub(crate) unicast_bytes: u64,
     /// With `--skip-changed`: paths that could not be read or had changed. `is_proven` is about
-    /// everything else. A receiver that had proved delivery before may hold one of these files.
+    /// everything else. A receiver that proved delivery before a file was left out may hold it.
     pub(crate) unsent: Vec<UnsentRow>,
     /// With `--hash`: the checksums, once every byte was read.
     pub(crate) sums: Option<Vec<SumRow>>,
@@ -188,15 +188,16 @@ pub(crate) struct ReceiverRow {
     repairs_got: u64,
     /// Bytes that the receiver held already when it joined.
     bytes_resumed: u64,
-    /// Bytes of content sent since the receiver joined, to all and to it alone.
+    /// Bytes of content sent since the receiver joined, to all receivers and to this one alone.
     bytes_sent_since_join: u64,
-    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`.
-    /// With `--to`, once the kernel has counts, the largest share of `held_back`: `the sender:
-    /// reading and hashing`, `the receiver's window` (or `its disk`, when the receiver says so),
-    /// `the send buffer`, `the network: loss`, `the network: a queue on the way` or `the network`.
+    /// What limits the receiver: `the network`, `its disk`, `its CPU`, `the rate set` or, without
+    /// `--rate`, `the sender`. With `--to`, once the kernel has counts, the cause with the largest
+    /// share in `held_back`: `the sender: reading and hashing`, `the receiver's window` (or `its
+    /// disk`, when the receiver reports that as its limit), `the send buffer`, `the network: loss`,
+    /// `the network: a queue on the way` or `the network`.
     limited_by: String,
-    /// With `--to`: what held the connection back while content moved, in per cent of that time, as
-    /// the kernel counts it.
+    /// With `--to`: what held the connection back, by the kernel's counts, each cause in per cent
+    /// of the time in which content moved.
     held_back: Option<Shares>,
     #[serde(skip)]
     peer: SocketAddr,
@@ -369,7 +370,7 @@ impl ReceiverRow {
         row
     }
 
-    /// Writes a line of at most 80 columns; the rest follows on lines below it.
+    /// Returns the row as text: a main line, and the details on lines below it.
     fn lines(&self, total: u64) -> String {
         let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
         let mut line = format!(
@@ -402,7 +403,10 @@ impl ReceiverRow {
         if let Some(it) = &self.held_back {
             more.push(format!(
                 "sender {:.0} %, receiver {:.0} %, send buffer {:.0} %, network {:.0} %",
-                it.application, it.receiver, it.send_buffer, it.network
+                it.application_percent,
+                it.receiver_percent,
+                it.send_buffer_percent,
+                it.network_percent
             ));
         }
         more.extend(self.error.clone());

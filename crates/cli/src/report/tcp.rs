@@ -69,14 +69,17 @@ fn connection(one: &Connection) -> String {
         let told = format!(
             "held back by: application {:.0} %, receiver {:.0} %, send buffer {:.0} %, network \
              {:.0} %; most by: {limit}",
-            shares.application, shares.receiver, shares.send_buffer, shares.network,
+            shares.application_percent,
+            shares.receiver_percent,
+            shares.send_buffer_percent,
+            shares.network_percent,
         );
         wrap(&mut text, "   ", &told);
     }
     text
 }
 
-/// `tcp writes`: a row for each size and way of writing.
+/// `tcp writes`: a row for each combination of write size, send buffer and way of writing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct TcpWritesReport(pub(crate) WritesReport);

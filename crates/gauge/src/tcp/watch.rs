@@ -118,13 +118,13 @@ pub struct Process {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shares {
     /// Nothing was queued: the application gave nothing to send.
-    pub application: f64,
+    pub application_percent: f64,
     /// The peer's receive window was full.
-    pub receiver: f64,
+    pub receiver_percent: f64,
     /// The send buffer was too small for what was under way.
-    pub send_buffer: f64,
+    pub send_buffer_percent: f64,
     /// The rest: loss, queues, pacing, the congestion window.
-    pub network: f64,
+    pub network_percent: f64,
 }
 
 /// What holds a connection back.
@@ -380,10 +380,10 @@ impl From<TcpShares> for Shares {
     fn from(shares: TcpShares) -> Self {
         let [application, receiver, send_buffer, network] = shares.percents();
         Self {
-            application,
-            receiver,
-            send_buffer,
-            network,
+            application_percent: application,
+            receiver_percent: receiver,
+            send_buffer_percent: send_buffer,
+            network_percent: network,
         }
     }
 }

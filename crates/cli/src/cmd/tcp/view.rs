@@ -26,7 +26,7 @@ pub(super) struct View {
     interval: Duration,
     /// The connection under the cursor, by the number (cookie) that the kernel gives its socket.
     chosen: Option<u64>,
-    /// While the fields of the chosen connection are shown: the number of the first field on the
+    /// While the fields of the chosen connection are shown: the index of the line at the top of the
     /// screen. `None` while the list is shown.
     opened: Option<usize>,
 }
@@ -74,8 +74,13 @@ impl View {
             let [application, receiver, buffer, network] = row.shares.map_or_else(
                 || [String::new(), String::new(), String::new(), String::new()],
                 |it| {
-                    [it.application, it.receiver, it.send_buffer, it.network]
-                        .map(|share| format!("{share:.0}"))
+                    [
+                        it.application_percent,
+                        it.receiver_percent,
+                        it.send_buffer_percent,
+                        it.network_percent,
+                    ]
+                    .map(|share| format!("{share:.0}"))
                 },
             );
             Row::new([
@@ -199,10 +204,10 @@ mod tests {
             }),
             seconds: 1.0,
             shares: Some(Shares {
-                application: 10.0,
-                receiver: 80.0,
-                send_buffer: 0.0,
-                network: 10.0,
+                application_percent: 10.0,
+                receiver_percent: 80.0,
+                send_buffer_percent: 0.0,
+                network_percent: 10.0,
             }),
             limited_by: Some(LimitedBy::Receiver),
             sent_per_s: 125_000_000.0,
