@@ -154,7 +154,7 @@ fn nothing_is_sent_to_nobody_when_the_only_receiver_is_dead() {
         drop(receivers);
         let held = scene.held(1);
         let end = ended(sender);
-        let said = assert_failed(&end, 1, &["the connection to it is lost"]);
+        let said = assert_failed(&end, 1, &["the connection to it was lost"]);
         let sent = &end.1;
         let sent_bytes = sent["multicast_bytes"].as_u64().unwrap();
         println!("the only receiver killed: held {held}, said {said}, {sent_bytes} were sent");
