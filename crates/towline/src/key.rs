@@ -153,10 +153,13 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     });
     let cause = if len < SECRET_BYTES_MIN {
         format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
-    } else if text.is_some() && len < TEXT_BYTES_MIN {
+    } else if let Some(text) = text
+        && len < TEXT_BYTES_MIN
+    {
         format!(
-            "it is a text of {len} characters, which can be guessed: 32 random bytes, written in \
-             base64, take {TEXT_BYTES_MIN} characters"
+            "it is a text of {} characters, which can be guessed: 32 random bytes, written in \
+             base64, take {TEXT_BYTES_MIN} characters",
+            text.chars().count()
         )
     } else if has_words {
         "it is a text of words, which can be guessed".to_owned()
@@ -174,8 +177,9 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     )))
 }
 
-/// Returns true when the text is a list of words, separated by line ends or signs. Base64 is no
-/// such list: the pieces between its signs are longer than words, or have digits.
+/// Returns true when the text is a list of words, separated by any other characters than letters
+/// and digits. Base64 is no such list: the pieces between such characters are longer than words,
+/// or have digits.
 fn is_list_of_words(text: &str) -> bool {
     let pieces = || {
         let all = text.split(|char: char| !char.is_alphanumeric());
@@ -186,7 +190,7 @@ fn is_list_of_words(text: &str) -> bool {
     pieces().count() > 1 && pieces().all(is_word)
 }
 
-/// Makes the error of a key file that cannot be read.
+/// Makes the error for a key file that cannot be read.
 fn unread(shown: &impl std::fmt::Display, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("read the key in", shown, error);
     match error.kind() {
@@ -206,10 +210,10 @@ const OTHERS: u32 = 0o077;
 const SECRET_BYTES_MIN: usize = 32;
 /// The fewest characters of a secret that is text: as many as 32 random bytes take in base64.
 const TEXT_BYTES_MIN: usize = 43;
-/// Bytes of the longest word that a person would choose.
+/// Length of the longest word that a person would choose, in bytes.
 const WORD_BYTES_MAX: usize = 24;
-/// The fewest different bytes of a secret. A random secret hardly ever has fewer: less than one in
-/// a billion secrets of 64 random hexadecimal digits.
+/// The fewest different bytes that a secret must have. A random secret hardly ever has fewer: of
+/// secrets of 64 random hexadecimal digits, less than one in a billion.
 const DISTINCT_BYTES_MIN: usize = 10;
 const SECRET_BYTES_MAX: usize = 4096;
 
@@ -278,6 +282,8 @@ mod tests {
         assert!(error.contains("more than 4096 bytes"), "{error}");
         let error = write(&[b'a'; 64], 0o600).expect_err("guessed at once");
         assert!(error.contains("(1 in all)"), "{error}");
+        let error = write("päss".repeat(8).as_bytes(), 0o600).expect_err("short");
+        assert!(error.contains("a text of 32 characters"), "{error}");
         let phrase = b"correct horse battery staple and more";
         let error = write(phrase, 0o600).expect_err("in a dictionary");
         assert!(error.contains("a text of 37 characters"), "{error}");

@@ -58,28 +58,28 @@ impl Writer {
                 Ok(())
             }
             Err(TrySendError::Disconnected(_)) => {
-                self.join()?;
+                join(self.thread.take())?;
                 Err(Failure::PipeClosed)
             }
         }
     }
 
     /// Writes the last buffer, and waits until everything is written.
-    pub(super) fn finish(mut self, last: Vec<u8>) -> Result<(), Failure> {
+    pub(super) fn finish(self, last: Vec<u8>) -> Result<(), Failure> {
+        let Self { queue, thread, .. } = self;
         // When the writing thread has ended, joining it below says why.
-        drop(self.queue.send(last));
-        // The thread ends when nobody can send to it any more.
-        self.queue = sync_channel(0).0;
-        self.join()
+        drop(queue.send(last));
+        drop(queue);
+        join(thread)
     }
+}
 
-    /// Waits for the end of the thread, and returns why it ended.
-    fn join(&mut self) -> Result<(), Failure> {
-        match self.thread.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(result)) => result.map_err(Failure::from),
-            Some(Err(_)) => Err(sys::panicked("that writes it").into()),
-        }
+/// Waits for the end of the writing thread, and returns why it ended.
+fn join(thread: Option<JoinHandle<io::Result<()>>>) -> Result<(), Failure> {
+    match thread.map(JoinHandle::join) {
+        None => Ok(()),
+        Some(Ok(result)) => result.map_err(Failure::from),
+        Some(Err(_)) => Err(sys::panicked("that writes it").into()),
     }
 }
 
