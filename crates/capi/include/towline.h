@@ -118,7 +118,7 @@ typedef enum towline_kind {
   TOWLINE_LOST = 3,       /* this many packets (lost) cannot be had any more */
   TOWLINE_ENDED = 4,      /* the sender closed its session; all was received or told as lost */
   TOWLINE_EXPIRED = 5,    /* nothing was heard of the sender for long */
-  TOWLINE_BROKEN_OFF = 6, /* the sender broke its session off, or gave this receiver up */
+  TOWLINE_BROKEN_OFF = 6, /* the sender broke its session off, or gave up on this receiver */
   TOWLINE_REFUSED = 7     /* the sender does not count this receiver, which still receives */
 } towline_kind;
 

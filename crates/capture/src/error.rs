@@ -41,8 +41,8 @@ pub enum CaptureError {
     #[error(
         "not permitted to {operation}: CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing (root in \
          a user namespace does not have them); run as the machine's root, or run `setcap \
-         cap_net_admin,cap_bpf,cap_net_raw+ep PROGRAM` once as root, or use ring:, which needs \
-         CAP_NET_RAW only"
+         cap_net_admin,cap_bpf,cap_net_raw+ep PROGRAM` once as root, or use ring:IFACE, which \
+         needs CAP_NET_RAW only"
     )]
     NotPermittedXdp {
         /// What the process tried to do.

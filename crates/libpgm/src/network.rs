@@ -129,8 +129,8 @@ fn group(text: &str) -> Result<IpAddr, Fault> {
 fn look_up(name: &str) -> Result<IpAddr, Fault> {
     let unknown = |cause: &str| {
         let text = format!(
-            "{name:?} is not an address, and cannot be looked up as a name: {cause}; check the \
-             name (`getent hosts`)"
+            "{name:?} is not an address, and looking it up as a name failed: {cause}; check \
+             the name (`getent hosts`)"
         );
         Fault::new(Domain::Interface, Code::NoName, text)
     };

@@ -103,8 +103,9 @@ impl OneWay {
                 "the wall clock was set meanwhile; measure again".to_owned()
             } else {
                 format!(
-                    "by these clocks a message arrived {} before it was sent, but both ends state \
-                     an error of at most {}: at least one clock is worse than its daemon says",
+                    "by these clocks a message arrived {} before it was sent, though the errors \
+                     that both ends state add up to at most {}: at least one clock is worse than \
+                     its daemon says",
                     time(earliest.unsigned_abs()),
                     time(self.error_ns_max)
                 )

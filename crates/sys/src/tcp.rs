@@ -59,8 +59,9 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(fd))
 }
 
-/// Appends what has arrived to `into`, which first grows to have room for at least `room` more
-/// bytes. Returns how many bytes came; 0 at the end of the stream.
+/// Reads from the stream as many bytes as `into` has room for, and appends them; `into` first grows
+/// to have room for at least `room` more bytes. Returns how many bytes came; 0 at the end of the
+/// stream.
 ///
 /// # Errors
 /// `WouldBlock` when nothing has arrived, and the error that has ended the connection.
@@ -101,22 +102,22 @@ pub fn set_cork(stream: &TcpStream, is_corked: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(stream, is_corked)?)
 }
 
-/// Asks for a send buffer with room for `bytes` bytes; returns how many the kernel granted, which
-/// includes its own bookkeeping. From then on, the kernel does not size the buffer by itself.
+/// Asks the kernel for a send buffer of `bytes` bytes. Returns the size that the kernel granted,
+/// including room for its bookkeeping. From then on, the kernel no longer adapts the size itself.
 ///
 /// # Errors
-/// Never in practice.
+/// When `bytes` is above `i32::MAX`.
 pub fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<usize> {
     sockopt::set_socket_send_buffer_size(stream, bytes)?;
     Ok(sockopt::socket_send_buffer_size(stream)?)
 }
 
 /// Bounds how long a lost segment goes unnoticed when no further segment follows it. The kernel
-/// sends the segment again `resend_min` after a round trip (the kernel's own least value is 200
-/// ms). The kernel delays the acknowledgement of what arrives by `ack_max` at most (its own bound
-/// is 40 ms or more). `resend_min` must exceed the `ack_max` of the other end; otherwise segments
-/// are sent twice, and nothing else goes wrong. The kernel counts both times in its ticks, and each
-/// must be at least two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
+/// waits for an acknowledgement for a round trip plus at least `resend_min` (by default 200 ms)
+/// before it sends the segment again. It delays its own acknowledgements by at most `ack_max` (by
+/// default 40 ms or more). If `resend_min` is not above the peer's `ack_max`, segments are sent
+/// twice, which does no other harm. Each time must be at least two ticks of the kernel: 8 ms at 250
+/// ticks a second. The connections of a listener inherit both times.
 ///
 /// Linux before 6.15 has neither option; there, the call changes nothing.
 ///

@@ -47,7 +47,7 @@ impl RelayBuilder {
                     first.place
                 );
                 let error = SystemError::refused("relay to", &session.place, cause);
-                let advice = "give all networks the same port, or set one PGM port for all";
+                let advice = "give all groups the same port, or all sessions the same `pgm_port`";
                 return Err(error.advise(advice.to_owned()).into());
             }
             let Sockets { mut io, choice } =
@@ -95,8 +95,8 @@ impl RelayBuilder {
     }
 }
 
-/// A relay: it sends the packets of each of its groups to the others, too, with repairs and
-/// reports.
+/// A relay: it sends the packets of each group that it has joined to its other groups, repairs
+/// losses there, and passes reports on to the sender.
 ///
 /// Receivers take the relay for the sender: they send their requests for repairs to it, and open
 /// their connections for reports to it. The relay joins each such connection to one that it opens
@@ -154,7 +154,7 @@ impl Relay {
         self.driver.wait(until);
     }
 
-    /// Reads the clock that [`Relay::wait`] goes by.
+    /// Returns the present time, by the clock that [`Relay::wait`] uses.
     pub fn now(&mut self) -> Instant {
         self.driver.io.now()
     }
@@ -232,14 +232,15 @@ fn port_of(session: &SessionBuilder) -> u16 {
     session.pgm_port.unwrap_or(port)
 }
 
-/// The most networks of a relay.
+/// The most networks that a relay joins.
 const WAYS_MAX: usize = 64;
-/// The most sessions that a relay carries. Judgement: few groups have more sessions in a day.
+/// The most sessions that a relay carries at a time. Judgement: few groups have more in a whole
+/// day.
 const SESSIONS_MAX: usize = 256;
-/// The most missing packets that a relay waits for at a time: about 20 % of the packets of a second
-/// at 1 Gbit/s.
+/// The most missing packets that a relay waits for at a time: about as many as arrive in 0.2 s at 1
+/// Gbit/s.
 const REPAIRS_MAX: usize = 16_384;
-/// The most bytes that wait to be sent to one network: eight reads of four buffers of 64 KiB.
+/// The most bytes that wait to be sent to one network: eight reads, each of four 64-KiB buffers.
 const QUEUE_BYTES_MAX: usize = 2 << 20;
 /// The default of [`RelayBuilder::keep`]: half a second at 1 Gbit/s.
 const KEPT_BYTES_MAX: usize = 64 << 20;

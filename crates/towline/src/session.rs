@@ -124,9 +124,9 @@ impl SessionBuilder {
     }
 
     /// Sets the name by which the other end knows this one. No two receivers of a session may have
-    /// the same name. Default: the host's name and the process number; further receivers of a
-    /// process also get a number. A receiver of files takes its default from its directory, so that
-    /// it keeps its name when it is started there again.
+    /// the same name. Default: the host's name and the process number; the second and later
+    /// receivers of a process also get a number. A receiver of files takes its default from its
+    /// directory, so that it keeps its name when it is started there again.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -134,8 +134,9 @@ impl SessionBuilder {
     }
 
     /// Protects the session with this key: packets and reports are encrypted or tagged. Only
-    /// holders of the key can then read, forge or alter them, count as receivers, or slow the
-    /// sender down. All ends need the same key, and a key needs reports. Default none.
+    /// holders of the key can then read, forge or alter packets and reports, count as receivers, or
+    /// slow the sender down. All ends need the same key, and the session must have reports. Default
+    /// none.
     #[cfg(feature = "keys")]
     #[must_use]
     pub fn key(mut self, key: impl Into<Option<crate::Key>>) -> Self {
@@ -161,8 +162,8 @@ impl SessionBuilder {
     /// Sends under this transport session identifier. Default: a random identifier, which hosts
     /// that do not see the packets cannot guess; set one only where a program must know it
     /// beforehand. No two senders of a group may have the same identifier at the same time. With a
-    /// key, a receiver that has heard one session of this identifier drops the packets of the next
-    /// such session, until the receiver is opened anew.
+    /// key, a receiver that has heard one session with this identifier drops the packets of the
+    /// next session with it, until the receiver is opened anew.
     #[must_use]
     pub fn tsi(mut self, tsi: impl Into<Option<Tsi>>) -> Self {
         self.tsi = tsi.into();
@@ -177,8 +178,8 @@ impl SessionBuilder {
     }
 
     /// Makes a sender admit only receivers at these addresses: connections from others are refused.
-    /// Packets still reach every member of the group. A receiver behind a relay comes from the
-    /// relay's address. Default: all.
+    /// Packets still reach every member of the group. For a receiver behind a relay, the relay's
+    /// address counts. Default: all.
     #[must_use]
     pub fn receivers_from(mut self, hosts: impl IntoIterator<Item = Allowed>) -> Self {
         self.receivers_from = hosts.into_iter().collect();
@@ -189,8 +190,7 @@ impl SessionBuilder {
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
-            let cause =
-                "the ends of a session with a key check it on the connection that carries reports";
+            let cause = "its ends check the key on the connection that carries reports";
             let remedy = if self.reports {
                 "leave out strict_pgm, or leave out the key"
             } else {
@@ -219,8 +219,8 @@ impl SessionBuilder {
     }
 
     /// Opens the sockets of the place on the interface that the user names, or else on the one that
-    /// the kernel's route takes. `settle` adapts the setup to this session. The notes of the
-    /// returned choice also hold cautions about the group, and the warnings of the sockets.
+    /// the kernel's route takes. `settle` adapts the setup to this session. The returned
+    /// `choice.notes` also holds the caution about the group and the warnings of the sockets.
     pub(crate) fn open_sockets(
         &self,
         role: net::Role,
@@ -327,8 +327,8 @@ impl SessionBuilder {
         Ok((opened, receiving))
     }
 
-    /// Makes the settings of the reporter, and the name that this end made for itself if it was
-    /// given none. Both are `None` in a session without reports.
+    /// Makes the settings of the reporter. If this end was given no name, also makes and returns
+    /// its name. Both results are `None` in a session without reports.
     pub(crate) fn reporter(&self) -> Result<(Option<ReporterConfig>, Option<OwnName>), Error> {
         if !self.reports {
             return Ok((None, None));
@@ -341,7 +341,7 @@ impl SessionBuilder {
         Ok((Some(config), own))
     }
 
-    /// Makes the settings of the audience for the receivers of `sending`.
+    /// Makes the settings of the audience (the receivers) of the session `sending`.
     pub(crate) fn audience(&self, sending: &Sending) -> AudienceConfig {
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.key);
@@ -355,11 +355,13 @@ impl SessionBuilder {
     }
 }
 
-/// The longest time in which a dropped publisher tells receivers that the session is broken off.
+/// The longest time that dropping a publisher takes to tell receivers that the session is broken
+/// off.
 pub(crate) const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// How often a publisher that closes asks its caller whether to go on waiting.
+/// The interval at which a publisher that closes asks its caller whether to go on waiting.
 pub(crate) const CLOSE_POLL: Duration = Duration::from_millis(100);
-/// How often a subscriber that leaves checks whether the sockets have taken the last messages.
+/// The interval at which a subscriber that leaves checks whether the sockets have taken its last
+/// messages.
 pub(crate) const LEAVE_POLL: Duration = Duration::from_millis(5);
 
 /// The result of opening the sockets.
@@ -384,7 +386,7 @@ impl Opened {
         }
     }
 
-    /// Puts `endpoint` on these sockets.
+    /// Makes one end of a session: `endpoint` on these sockets.
     pub(crate) fn end<E: Endpoint>(
         self,
         endpoint: E,
@@ -452,8 +454,8 @@ impl<E: Endpoint> End<E> {
         self.driver.io.stop_listening();
     }
 
-    /// Returns true when no control connection has bytes to send, is being opened, or waits for its
-    /// peer to see the end.
+    /// Returns false while a control connection is being opened, has bytes to send, or waits for
+    /// its peer to see the end of the stream.
     pub(crate) fn is_told(&self) -> bool {
         self.driver.io.links_unfinished() == 0
     }
@@ -474,8 +476,7 @@ impl<E: Endpoint> End<E> {
         self.driver.io.send_error()
     }
 
-    /// Writes a session's group, interface and local address for `Debug`, and leaves its windows
-    /// out.
+    /// Writes a session for `Debug`: only its group, interface and local address.
     pub(crate) fn describe(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(face)
             .field("group", &self.open.group())
@@ -532,8 +533,8 @@ macro_rules! face {
                 self.end.interface()
             }
 
-            /// Says why nothing has left: the kernel has refused every datagram so far. `None` when
-            /// the kernel has taken one, or none was sent.
+            /// Returns why the kernel has refused every datagram so far. `None` when it has taken
+            /// one, or when no datagram was given to it.
             #[must_use]
             pub fn send_error(&self) -> Option<::net::SystemError> {
                 self.end.send_error()
@@ -595,9 +596,9 @@ pub(crate) fn default_name(told_apart_by: &str) -> String {
     format!("{host}:{told_apart_by}")
 }
 
-/// A name for an end, made from the number of its process. No other end of the process takes the
-/// name until this is dropped. After that, another end may take the name. Senders then believe that
-/// the same receiver has come back.
+/// A name for an end, made from its process id. No other end of the process takes the name until
+/// this is dropped. After that, another end may take the name. Senders then believe that the same
+/// receiver has come back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,

@@ -537,15 +537,15 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
         Some(EINVAL) => "if this kernel is older than Linux 5.9, update it; else use ring:IFACE",
         Some(EBUSY | EEXIST) => {
             "another XDP program or socket is there (`ip link show` names programs): end it, or \
-             use ring:, which works beside them"
+             use ring:IFACE, which works beside them"
         }
         Some(EOPNOTSUPP) => {
             "neither the driver nor the kernel supports it on this interface; use \
-                             ring:"
+                             ring:IFACE"
         }
         Some(ENOBUFS | ENOMEM) => {
             "this process may lock no more memory: raise `ulimit -l`, give CAP_IPC_LOCK, or use \
-             ring:"
+             ring:IFACE"
         }
         _ => return CaptureError::Os { operation, cause },
     };
@@ -630,7 +630,7 @@ mod tests {
         assert!(text(ENOBUFS).contains("ulimit -l"));
         for errno in [EPERM, EAFNOSUPPORT, EINVAL, EBUSY, EOPNOTSUPP, ENOBUFS] {
             let text = text(errno);
-            assert!(text.contains("attach the XDP program to e0") && text.contains("ring:"));
+            assert!(text.contains("attach the XDP program to e0") && text.contains("ring:IFACE"));
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum FramesCommand {
 #[derive(Debug, Args)]
 #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, SEND_NOTES))]
 pub(crate) struct FramesSendArgs {
-    /// Size of each frame: width x height x bytes of a pixel, or the number of its bytes
+    /// Size of each frame: width x height x bytes of a pixel, or simply its number of bytes
     #[arg(long, value_name = "WxHxB|BYTES", default_value = "1360x1024x2")]
     pub(crate) size: FrameSize,
     #[command(flatten)]
@@ -210,7 +210,7 @@ impl FromStr for PerSecond {
 }
 
 /// Bytes of the largest frame. The longest transmit window is 2 GiB, and a frame with all its
-/// headers may take at most a quarter of the window.
+/// headers must fit a quarter of it, 512 MiB.
 const BYTES_MAX: u64 = 400 << 20;
 
 const SEND_NOTES: &str = "\

@@ -55,10 +55,10 @@ pub(crate) struct LoadSendArgs {
     /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait. At the start, for --receivers to report [default: no limit]. While sending,
-    /// for a receiver that is behind to make progress, or with --policy drop to catch up; then the
-    /// sender gives up on it [default: 300s; drop: 2s; lose: no limit]. At the end, for what has
-    /// not arrived [default: 60s]
+    /// Longest wait at each of three points. At the start, for --receivers to report [default: no
+    /// limit]. While sending, for a receiver that is behind to make progress, or with --policy drop
+    /// to catch up; then the sender gives up on it [default: 300s; drop: 2s; lose: no limit]. At
+    /// the end, for what has not arrived [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

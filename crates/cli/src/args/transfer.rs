@@ -88,11 +88,12 @@ pub(crate) struct SendArgs {
     pub(crate) join_for: Option<Duration>,
     /// Longest wait for all expected receivers (--receivers, --expect, --to) to join; without these
     /// flags, for the first receiver. After it, send to those that have joined, if any, and exit
-    /// with code 1. The time in the queue of a receiver of --to (see --line-timeout) does not count
+    /// with code 1. While a busy receiver of --to keeps this sender waiting, --line-timeout counts
+    /// instead
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
-    /// Longest wait in the queue of a busy receiver of --to; then send to the others, and exit with
-    /// code 1
+    /// Longest wait for a receiver of --to that is busy with other senders; then send to the
+    /// others, and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "3600s",
           requires = "to", conflicts_with = "plain")]
     pub(crate) line_timeout: Duration,
@@ -210,8 +211,7 @@ pub(crate) struct RecvArgs {
     /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Make holes of runs of zeros, so that they take no room, also when the sender does not ask
-    /// for it
+    /// Turn runs of zeros into holes, which take no room, even when the sender does not ask for it
     #[arg(short = 'S', long, conflicts_with = "to_stdout")]
     pub(crate) sparse: bool,
     /// Set the user and group that `send --owner` tells: by their names where both ends know them,
@@ -356,7 +356,7 @@ pub(crate) struct DemoArgs {
     /// Without PATH: minimum total size of the directories that are sent
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "200MB")]
     pub(crate) min_bytes: u64,
-    /// Without PATH: minimum number of files in the directories that are sent
+    /// Without PATH: minimum total number of files in the directories that are sent
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) min_files: u64,
     /// Maximum rate of the sender, for example 100MB/s

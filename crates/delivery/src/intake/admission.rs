@@ -22,16 +22,16 @@ pub(super) enum Place {
     Free,
     /// The sender takes no place of its own: it may continue a transfer that has lost its sender.
     Claim,
-    /// The sender may be asked in place of the sender of the transfer with this index, which has
-    /// not answered for a while.
+    /// The sender may be asked in place of an earlier sender, which has not answered for a while.
+    /// This is the index of the earlier sender's transfer.
     InsteadOf(usize),
     /// The sender may not be asked yet: as many senders as allowed are being asked, or the store of
-    /// an earlier transfer still works.
+    /// an ended transfer is still at work.
     Later,
     /// All places for transfers are taken, and this sender continues no transfer.
     Full,
-    /// The transfers of this host or network have reached its share, and this sender continues none
-    /// of them.
+    /// This host or network has as many transfers as its share allows, and this sender continues
+    /// none of them.
     NoShare(Share),
     /// This receiver will never want the sender's offers.
     Never,
@@ -41,7 +41,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) enum Decision<S> {
     Take(S),
-    /// The transfer with this index continues in the session of the sender that offers.
+    /// The offer continues the transfer with this index, in the session of the offer's sender.
     Continue(usize),
     /// There is no place any more. The sender, which has dialled this receiver, dials again and
     /// waits in line.
@@ -86,7 +86,8 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Returns true when the owner admits senders at this sender's host. Otherwise drops the
-    /// stream, before it takes a place that another stream needs, and tells the owner once.
+    /// stream, so that it takes no place that another stream needs, and tells the owner once about
+    /// the sender.
     pub(super) fn is_host_admitted(&mut self, stream: u32, sender: Sender) -> bool {
         let Err(text) = self.intake.admit_host(sender.address.ip()) else {
             return true;
@@ -124,8 +125,8 @@ impl<I: Intake> Transfers<I> {
         let seat = seat(now, host, self.config.prospects_max, asked, &mut self.rng);
         match seat {
             Seat::Free => place,
-            // No seat is taken from a sender that is late, perhaps on a slow path: the new sender
-            // can wait in line meanwhile.
+            // A sender that is late, perhaps on a slow path, keeps its seat: the new sender can
+            // wait in line meanwhile.
             Seat::InsteadOf(_) if self.has_line() => Place::Later,
             Seat::InsteadOf(index) => Place::InsteadOf(index),
             Seat::None => Place::Later,
@@ -138,10 +139,11 @@ impl<I: Intake> Transfers<I> {
             return Place::Never;
         }
         if self.intake.stores_ending() >= self.config.transfers_max {
-            // A transfer gave way to another one, and its store still works.
+            // An earlier transfer gave way, and the earlier transfer's store is still at work.
             return Place::Later;
         }
-        // Once there is a transfer, only its own sender matters, which may have been restarted.
+        // While a transfer is under way, only its own sender may be asked: that sender may have
+        // been restarted.
         let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
         match self.all.iter().any(Transfer::is_under_way) && !is_its {
             true => Place::Never,
@@ -149,13 +151,12 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Says whether a host has a place for one more transfer. The transfer at `asked` does not
-    /// count, because its sender wants the place. A transfer that gives way to one from `host` does
-    /// not count either.
+    /// Says whether there is a place for one more transfer from `host`. Two transfers do not count:
+    /// the one with index `asked`, whose sender wants the place, and one that gives way to a
+    /// transfer from `host`.
     ///
-    /// Where senders wait in line, a sender that is asked has its place already, except one that
-    /// was let in by [`Place::Claim`]. The place is still there when the offer comes, unless places
-    /// were lost meanwhile.
+    /// Where senders wait in line, each sender that is asked already has a place, except a sender
+    /// that was let in by [`Place::Claim`]. So it usually still has the place when its offer comes.
     fn room_for(&self, host: IpAddr, asked: Option<usize>) -> Place {
         let has_line = self.has_line();
         let has_place = |&(index, t): &(usize, &Transfer<I::Store>)| {
@@ -173,10 +174,10 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Returns true when a sender may be asked without a place, because it may continue a transfer
-    /// that has lost its sender. Such a transfer is one of the sender's own host. With a key, and
-    /// while nobody waits in line, it may be one of any host. At most as many senders are asked in
-    /// this way at a time as there are such transfers. A sender whose offer was put off is not
-    /// asked in this way again: otherwise it could pass by the senders that wait.
+    /// that has lost its sender. The transfer must be one from the sender's own host. With a key,
+    /// and while no sender waits in line, it may be one from any host. For each such transfer, at
+    /// most one sender at a time is asked without a place. A sender whose offer was put off is not
+    /// asked in this way again: otherwise it could get ahead of the senders that wait in line.
     pub(super) fn may_claim(&self, sender: &Sender) -> bool {
         let host = sender.address.ip();
         let door = self.door.as_ref();
@@ -205,7 +206,7 @@ impl<I: Intake> Transfers<I> {
                 self.answered(host);
                 return Decision::Continue(twin);
             }
-            // The sender learns nothing about the other sender.
+            // The text does not say who the other sender is.
             Some(_) => {
                 let text = "the same files are being received from another sender";
                 return Decision::Decline(limit(text.to_owned()));
@@ -229,7 +230,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Returns true when this receiver has a line, in which senders that find no place wait.
+    /// Returns true when this receiver has a line, where senders wait until there is a place.
     const fn has_line(&self) -> bool {
         self.door.is_some() && !self.config.is_single
     }
@@ -255,8 +256,8 @@ impl<I: Intake> Transfers<I> {
         share(own_max, all_max, hosts, host)
     }
 
-    /// Says in words how many transfers `host` may have, or its network when the network's share is
-    /// used up.
+    /// Says in words how many transfers `host` may have. When `share` says that its network is
+    /// full, says how many the network may have.
     pub(super) fn share_in_words(&self, share: Share, host: IpAddr) -> String {
         let (own_max, all_max) = (
             self.config.transfers_per_host_max,
@@ -298,7 +299,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Checks that the manifests of all transfers stay within the bytes that are kept for them.
+    /// Checks that the manifests of all transfers together stay within the byte limit for
+    /// manifests.
     fn check_bytes(&self, offer: &Offer, host: IpAddr) -> Result<(), Decline> {
         let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
         let others = self.all.iter().filter(stays);
@@ -327,7 +329,7 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// Returns this number of transfers in words.
+/// Returns the number with its noun, such as `2 transfers`.
 pub(super) fn transfers(count: usize) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} transfer{plural}")
@@ -340,7 +342,7 @@ const fn limit(text: String) -> Decline {
     }
 }
 
-/// The senders that were turned away last; their number is bounded.
+/// The senders that were most recently turned away, in a bounded list.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway(VecDeque<Known>);
 
@@ -352,7 +354,7 @@ struct Known {
     is_barred: bool,
     /// True when the sender was greeted, and there was no place for the transfer that it offered.
     is_put_off: bool,
-    /// How often the sender has not answered; until `rests_until` it is not dialled.
+    /// How often the sender has not answered. It is not dialled before `rests_until`.
     silences: u32,
     rests_until: Instant,
 }

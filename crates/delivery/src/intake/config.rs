@@ -42,15 +42,15 @@ pub trait Intake {
     type Store: Store + Debug;
 
     /// Decides whether a sender may be asked for its offer. The receiver asks the owner each time
-    /// before it asks a sender. Until then, it keeps only the sender's address and session, in a
-    /// bounded list. The sender's address is the one that its packets come from, or the one from
-    /// which it dialled.
+    /// before it asks a sender. Until it has asked the owner, the receiver keeps only the sender's
+    /// address and session, in a bounded list. The address is the source of the sender's packets,
+    /// or the address from which the sender dialled.
     ///
     /// # Errors
-    /// Why not, for a person. A sender that was heard by its marks is not told, and the owner is
-    /// not asked about that sender again while the receiver remembers it. A sender that dialled is
-    /// told only that it is not admitted, and the owner is asked again when that sender dials
-    /// again.
+    /// When the sender may not be asked; the text says why, for a person. A sender that was heard
+    /// by its marks (Towline's PGM option in its packets) is not told, and the owner is not asked
+    /// about that sender again while the receiver remembers it. A sender that dialled is told only
+    /// that it is not admitted, and the owner is asked again when that sender dials again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
     /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks as
@@ -58,25 +58,24 @@ pub trait Intake {
     /// all hosts.
     ///
     /// # Errors
-    /// Why not, for a person. The receiver then drops the packets of this session, whatever its
-    /// kind.
+    /// When no sender at this host is wanted; the text says why, for a person. The receiver then
+    /// drops the packets of this session, whatever its kind.
     fn admit_host(&self, host: IpAddr) -> Result<(), String> {
         let _any = host;
         Ok(())
     }
 
     /// Returns the store for an offered manifest, whose sender has admitted this receiver. The
-    /// receiver asks this before it fetches the manifest. When it has the manifest, it asks the
-    /// store to prepare, and the store may still refuse.
+    /// receiver calls this method before it fetches the manifest. Afterwards it asks the store to
+    /// prepare for the manifest, and the store may still refuse.
     ///
     /// # Errors
     /// Why the manifest is not wanted; the sender is told.
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
 
     /// Returns how many stores still work although their transfers are over, for example because a
-    /// disk does not respond. Each keeps its transfer's place until it is done. So transfers that
-    /// begin and end one after the other never leave more such stores than there are places.
-    /// Default 0.
+    /// disk does not respond. Each such store counts against `transfers_max` until its work is
+    /// done, so that such stores cannot pile up. The default returns 0.
     fn stores_ending(&self) -> usize {
         0
     }
@@ -105,25 +104,26 @@ pub struct Decline {
 pub struct ObjectReceiverConfig {
     /// The settings of each transfer.
     pub receiver: TransferReceiverConfig,
-    /// The receiver ends after one transfer. Its content comes from the first sender that admits
-    /// the receiver and offers a wanted manifest.
+    /// True when the receiver ends after one transfer: that of the first sender that admits the
+    /// receiver and offers a wanted manifest.
     pub is_single: bool,
     /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
     /// The most transfers at a time from senders of one host; 1 when `is_single`.
     pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, at most half of them at one
-    /// host. When `is_single`, a sender is asked only when those asked before it have not answered
-    /// for a while; where senders dial this receiver, those of other hosts do not count. Where
-    /// senders wait in line, each sender that is asked has one of the places of `transfers_max`,
-    /// unless it may continue a transfer that has lost its sender.
+    /// host. When `is_single`, a further sender is asked only when the senders asked before have
+    /// not answered for a while; if senders dial this receiver, only senders at the same host
+    /// count. If senders dial this receiver and `is_single` is false, each sender that is asked
+    /// takes one of the `transfers_max` places, unless it may continue a transfer that has lost its
+    /// sender.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
-    /// Where senders dial this receiver: the most senders that wait, connected, until a place is
-    /// free. One host may have at most half of these places. 0 when `is_single`: further senders
-    /// are told to come later. A number above [`u32::MAX`] counts as [`u32::MAX`]. Each of these
-    /// senders costs 1 KiB of memory, and a descriptor.
+    /// If senders dial this receiver: the most senders that stay connected and wait until a
+    /// transfer can begin, at most half of them at one host. 0 when `is_single`: further senders
+    /// are told to come later. A number above [`u32::MAX`] counts as [`u32::MAX`]. Each waiting
+    /// sender costs 1 KiB of memory, and a descriptor.
     pub waiting_max: usize,
 }
 
@@ -203,15 +203,15 @@ pub enum ObjectReceiverEvent {
         /// The sender's new session.
         sender: Sender,
     },
-    /// Something happened in a transfer. Before a transfer begins, the only such events are that
-    /// this receiver's name is taken, and that a receiver of a single transfer has failed.
+    /// Something happened in a transfer. Before [`Self::Accepted`], only two such events can come:
+    /// this receiver's name is taken, or a receiver of a single transfer has failed.
     Transfer {
         /// The transfer's number.
         transfer: u32,
         /// The event of the transfer.
         event: TransferReceiverEvent,
     },
-    /// A transfer is over. It is being forgotten, with its store.
+    /// A transfer is over. The receiver drops it and its store.
     Left {
         /// The transfer's number.
         transfer: u32,
@@ -225,7 +225,7 @@ pub enum ObjectReceiverEvent {
 pub struct TakeFirst<S>(Option<S>);
 
 impl<S> TakeFirst<S> {
-    /// Takes the manifest into `store`.
+    /// Makes an intake that takes one manifest, into `store`.
     #[must_use]
     pub const fn new(store: S) -> Self {
         Self(Some(store))

@@ -18,13 +18,13 @@
 //!
 //! A sender that may not be asked yet waits in line, connected, so that senders that come all at
 //! once are not refused. It is told again and again that it waits. If it hears nothing for long, it
-//! dials again. Every network has its turn, and in it every host. When the line is full, the host
-//! or network that has most places loses one to a newcomer that would still have fewer. A sender
-//! that waits costs little more than its connection: it has nothing to say, so no memory is kept
-//! for its messages.
+//! dials again. Networks take turns, and so do the hosts within a network. When the line is full, a
+//! newcomer may take a place from the host or network with most places, if its own then still has
+//! fewer. A sender that waits costs little more than its connection: it has nothing to say, so no
+//! memory is kept for its messages.
 //!
-//! Invariant: each connection is counted once by what became of it: greeted, refused, cut, late or
-//! gone.
+//! Invariant: each connection is counted once by what became of it: greeted, refused, cut (closed
+//! for a newer one), late (nobody said in time who dialled) or gone (its sender left first).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -153,7 +153,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Goes on with the transfer at `index` on this connection.
+    /// Continues the transfer at `index` over this connection.
     fn come_in(&mut self, now: Instant, link: LinkId, index: usize) {
         let door = self.door.as_mut();
         if let Some(entry) = door.and_then(|door| door.listener.hand_over(link)) {
@@ -193,7 +193,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Lets a new sender in if it is its turn; otherwise it waits, if the line has room for it.
+    /// Lets a new sender in if its turn has come; otherwise puts it in line, if the line has room.
     fn queue(&mut self, now: Instant, link: LinkId, sender: Sender) {
         let Some(door) = &mut self.door else {
             return;
@@ -261,7 +261,7 @@ impl<I: Intake> Transfers<I> {
         if !self.dials.take(now, host, is_first, &mut self.rng) {
             let door = self.door.as_ref();
             let is_in_line = door.is_some_and(|door| door.line.link_of(&sender).is_some());
-            // A sender in line is tried again and again, and was already counted as one that waits.
+            // A sender in line is tried again and again: `callers_waited` has counted it once.
             self.counters.senders_put_off += u64::from(!is_in_line);
             return Err(Stopped::Wait);
         }
@@ -338,7 +338,7 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Notes that a sender at `host` has made an offer that is not declined. Where senders dial
-    /// this receiver, the connection then no longer counts against the limits.
+    /// this receiver, the limits on dials then no longer count that sender's dial.
     pub(super) fn answered(&mut self, host: IpAddr) {
         if self.door.is_some() {
             self.dials.answered(host);

@@ -1,8 +1,8 @@
-//! The line of senders that wait, connected, until a place is free.
+//! The line of senders that stay connected and wait until this receiver can let them in.
 //!
 //! Invariants: a sender stands in line once, and not while a transfer goes on with it. A host has
-//! at most half of the places, and a network at most three quarters. When the line is full, the
-//! host or network that has most places loses one to a newcomer that would still have fewer.
+//! at most half of the line's places, and a network at most three quarters. When the line is full,
+//! the host or network with most places loses one to a newcomer whose host or network has fewer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,14 @@ use crate::{
 /// The senders in line.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// For each connection, its sender and the time at which to tell it again that it waits.
+    /// For each connection, its sender, and the time at which to tell that sender again that it
+    /// waits.
     senders: BTreeMap<LinkId, (Sender, Instant)>,
     links: BTreeMap<Sender, LinkId>,
     to_tell: BTreeSet<(Instant, LinkId)>,
     hosts: Crowd,
     places_max: usize,
-    /// When to look next whether a sender that waits can have a place.
+    /// When to check next whether a sender that waits can be let in.
     pub(super) look_at: Instant,
 }
 
@@ -44,7 +45,7 @@ impl Line {
     }
 
     /// Says whether a sender at `host` may wait. When the line or the share of its network is full,
-    /// the sender may wait only in place of another sender whose host or network has more places.
+    /// the sender may wait only instead of another whose host or network has more places in line.
     pub(super) fn room_for(&self, host: IpAddr) -> Seat<LinkId> {
         let own_max = self.places_max.div_ceil(2);
         let other = match self.hosts.share(own_max, self.places_max, host) {
@@ -69,7 +70,7 @@ impl Line {
         self.to_tell.insert((again_at, link));
     }
 
-    /// Takes a connection out; returns its sender.
+    /// Removes a connection from the line; returns its sender.
     pub(super) fn leave(&mut self, link: LinkId) -> Option<Sender> {
         let (sender, again_at) = self.senders.remove(&link)?;
         self.to_tell.remove(&(again_at, link));
@@ -88,13 +89,14 @@ impl Line {
         Some(link)
     }
 
-    /// Says when something is to be done even if no sender comes or goes.
+    /// Returns when a sender is to be told again that it waits, or `look_at` if that is earlier;
+    /// `None` when no sender waits.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let &(tell_at, _) = self.to_tell.first()?;
         Some(tell_at.min(self.look_at))
     }
 
-    /// Returns the sender whose turn it is, with its connection.
+    /// Returns the sender to let in next, with its connection. Networks and hosts take turns.
     pub(super) fn next_turn(&mut self) -> Option<(LinkId, Sender)> {
         let link = self.hosts.next_turn()?;
         let &(sender, _) = self.senders.get(&link)?;

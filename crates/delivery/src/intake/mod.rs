@@ -9,8 +9,8 @@
 //!        Intake::admit --> dial --> WELCOME names the manifest --> Intake::accept --> Store
 //! ```
 //!
-//! Where there are no packets, senders dial this receiver and say first what a mark would say
-//! (`door`). This receiver then dials nobody.
+//! Without packets there are no marks: senders dial this receiver, and first say what a mark would
+//! tell (`door`). This receiver then dials nobody.
 //!
 //! The owner handles the packets. It passes in the payloads and marks of its numbered packet
 //! streams, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells the owner
@@ -79,7 +79,7 @@ pub struct Transfers<I: Intake> {
     all: Vec<Transfer<I::Store>>,
     /// Connections that belong to no transfer; they are to be closed.
     strays: VecDeque<LinkId>,
-    /// Decides which senders that dial are let in; `None` where marks announce senders.
+    /// Decides which dialling senders are let in; `None` when senders are announced by marks.
     door: Option<Door>,
     next_number: u32,
     routes: Routes,
@@ -92,7 +92,7 @@ pub struct Transfers<I: Intake> {
     verdicts: VecDeque<StreamVerdict>,
     events: Events<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
-    /// The counters of transfers that are gone.
+    /// The sums of the counters of transfers that are no longer in `all`.
     past: TransferReceiverCounters,
 }
 
@@ -138,8 +138,8 @@ struct Transfer<S> {
 enum State {
     /// The sender's offer is not known yet, or not decided upon.
     Asking,
-    /// The offer was taken, or the only transfer of this receiver failed before that. From now on
-    /// the owner gets the transfer's events.
+    /// The offer was taken. Or this receiver is for a single transfer, which failed before that.
+    /// From now on the owner gets the transfer's events.
     Accepted,
     /// The transfer is over or given up: its connections are being closed.
     Leaving,
@@ -269,8 +269,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes the state of each packet stream from `state_of`, and what the stores have finished.
-    /// Call it once a turn.
+    /// Handles what the stores have finished, and the states of the packet streams, which
+    /// `state_of` returns by number. Call it once a turn.
     pub fn observe(&mut self, now: Instant, state_of: impl Fn(u32) -> Option<StreamState>) {
         for transfer in &mut self.all {
             transfer.receiver.handle_store(now);
@@ -363,7 +363,7 @@ impl<I: Intake> Transfers<I> {
     fn full(&mut self, sender: Sender, in_use: &str) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            let text = format!("this receiver takes {in_use}; a transfer must end first");
+            let text = format!("this receiver takes {in_use}; a place must become free first");
             self.refused(sender, text);
         }
     }
@@ -429,7 +429,7 @@ impl<I: Intake> Transfers<I> {
 
     // Transfers.
 
-    /// Acts on the result of a transfer's last step.
+    /// Acts on what a transfer has done since the last call: its offer, its events, its end.
     fn settle(&mut self, now: Instant, index: usize) {
         if let Some(offer) = self.all[index].receiver.offer() {
             self.offered(now, index, offer);
@@ -438,7 +438,7 @@ impl<I: Intake> Transfers<I> {
         let transfer = &mut self.all[index];
         let is_over = transfer.receiver.is_over();
         if transfer.state == State::Asking && is_over && is_only {
-            // The transfer failed for a reason at this end, which would stop the next one, too.
+            // The transfer failed for a reason at this end, which would stop any other, too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
@@ -451,7 +451,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on that the name is taken, the only event that matters before a transfer has begun.
+    /// Passes on the event that the name is taken. No other event matters before a transfer has
+    /// begun.
     fn tell_name_taken(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -529,7 +530,7 @@ impl<I: Intake> Transfers<I> {
     fn rest(&mut self, now: Instant, index: usize) -> bool {
         let transfer = &mut self.all[index];
         transfer.state = State::Leaving;
-        // The owner still follows the stream, because the sender's next mark is wanted.
+        // No verdict is given, so the owner still follows the stream: the next mark is wanted.
         transfer.stream = None;
         self.turned_away
             .rest(now, transfer.sender, &mut self.counters)
@@ -576,7 +577,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Ends the transfer that must give way to another manifest of its sender, if there is one.
+    /// Ends the transfer, if any, that must give way to the manifest now offered from `host`.
     fn give_way(&mut self, now: Instant, host: IpAddr) {
         let former = self.all.iter().position(|t| self.gives_way(t, host));
         if let Some(index) = former {
@@ -617,8 +618,8 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        // A forged mark can give this stream to two transfers: the one that takes blocks comes
-        // first.
+        // A forged mark can give this stream to two transfers: the one that was accepted is
+        // preferred.
         let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
             let mut all = self.all.iter();
             all.position(|t| t.stream == Some(stream))

@@ -1,7 +1,7 @@
 //! Which transfer a connection belongs to, and whose connections are served next.
 //!
 //! There may be thousands of transfers. So a map finds the transfer of a connection, and one look
-//! at all transfers finds a whole round of commands.
+//! at all transfers finds all that have commands; these are then served in turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,14 +10,14 @@ use base::{Instant, LinkEvent, LinkId};
 use super::{Intake, Transfers};
 use crate::LinkCommand;
 
-/// Which transfers were lately found for connections, and which had commands. All of it may be out
-/// of date: it only says where to look first.
+/// Which transfers were lately found for connections, and which transfers had commands. All of this
+/// may be out of date: it only says where to look first.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     /// For each connection, the number of its transfer.
     by_link: BTreeMap<LinkId, u32>,
-    /// The indices of the transfers that had commands for connections when all transfers were last
-    /// looked at, in the order of their turns.
+    /// The indices of the transfers that had commands for connections at the last look at all
+    /// transfers. They take turns in this order.
     talkers: VecDeque<usize>,
 }
 
@@ -93,8 +93,8 @@ impl<I: Intake> Transfers<I> {
         index
     }
 
-    /// Forgets connections that are gone, once the number of connections remembered reaches twice
-    /// the number of transfers plus [`ROUTES_SPARE`].
+    /// Forgets connections that are gone, once the number of connections remembered reaches
+    /// [`ROUTES_SPARE`] plus twice the number of transfers.
     fn forget_routes(&mut self) {
         let routes = &mut self.routes.by_link;
         if routes.len() >= 2 * self.all.len() + ROUTES_SPARE {
@@ -124,6 +124,6 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// How many connections are remembered, in addition to two for each transfer, before those that are
-/// gone are forgotten.
+/// Connections that are gone are forgotten when the number of connections remembered reaches this
+/// constant plus twice the number of transfers.
 const ROUTES_SPARE: usize = 64;

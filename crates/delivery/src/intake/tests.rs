@@ -358,7 +358,7 @@ fn a_keyed_sender_continues_at_another_address_of_a_network_that_has_its_share()
         hear(&mut receiver, at(1), 3, 1, 9);
         let told = refusals(&mut receiver);
         let text = "this receiver takes 3 transfers from the network fd00::/64 at once, and all \
-                    are under way; a transfer must end first";
+                    are under way; a place must become free first";
         assert_eq!(told, [(sender(3, 9), text.to_owned())]);
         receiver.config.receiver.key = Some(key);
         hear(&mut receiver, at(1), 4, 1, 9);

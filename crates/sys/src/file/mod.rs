@@ -149,8 +149,8 @@ impl Directory {
     /// symbolic link at `from` is not followed: the symbolic link itself gets the further name.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken; `CrossesDevices` when the two are on different
-    /// filesystems; `TooManyLinks`, or `PermissionDenied` where the filesystem has no hard links or
+    /// `AlreadyExists` when the name is taken; `CrossesDevices` when `to` is on another
+    /// filesystem; `TooManyLinks`, or `PermissionDenied` where the filesystem has no hard links or
     /// the file is another user's (`fs.protected_hardlinks`).
     pub fn hard_link(&self, from: &Path, destination: &Self, to: &Path) -> io::Result<()> {
         let (old_parent, old) = self.parent_of(from)?;
@@ -171,7 +171,7 @@ impl Directory {
     ///
     /// # Errors
     /// `AlreadyExists` when the new name is taken, with [`Taken::Refuse`]; `CrossesDevices` when
-    /// the two are on different filesystems.
+    /// `from` and `to` are on different filesystems.
     pub fn rename(
         &self,
         from: &Path,
@@ -218,9 +218,9 @@ impl Directory {
     pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         let (at, flags) = (parent.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // rustix refuses the flag, so this calls the C library, which goes through `/proc` where
-        // the kernel lacks the call. SAFETY: `name` is a live nul-terminated string, only read;
-        // `parent` is open.
+        // rustix refuses AT_SYMLINK_NOFOLLOW, so this calls the C library, which goes through
+        // `/proc` where the kernel has no `fchmodat2`. SAFETY: `name` is a live nul-terminated
+        // string, only read; `parent` is open.
         check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
     }
@@ -427,16 +427,16 @@ impl AsFd for Directory {
 /// in memory, or the file ends.
 ///
 /// # Errors
-/// `WouldBlock` when the first byte is not in memory, `Unsupported` where the filesystem cannot
-/// tell, and those of reading.
+/// `WouldBlock` when the first byte is not in memory; `Unsupported` where the filesystem cannot
+/// tell; or any error of reading a file.
 pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let read = retry_on_intr(|| {
         let mut room = [IoSliceMut::new(out)];
         preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT)
     });
     match read {
-        // On tmpfs a file is in memory and needs no disk, though this filesystem does not know the
-        // flag.
+        // tmpfs does not know the flag `NOWAIT`, but its files are in memory, so a usual read waits
+        // for no disk.
         Err(Errno::OPNOTSUPP) if fstatfs(file)?.f_type == TMPFS => file.read_at(out, at),
         read => Ok(read?),
     }
@@ -535,14 +535,14 @@ fn unusable(path: &Path) -> io::Error {
         Some(_) => "it begins with `/`",
     };
     let text = format!(
-        "{} cannot be used, because {cause}; give a relative path without `.` and `..`",
+        "the path `{}` cannot be used, because {cause}; give a relative path without `.` and `..`",
         path.display()
     );
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Returns true for the error of a call that the kernel is too old for, or that a sandbox forbids.
-/// A path that is forbidden for another reason fails in the caller's fallback, too.
+/// Returns true when a call failed because the kernel lacks it or a sandbox forbids it. The error
+/// may have another cause; then the caller's fallback fails, too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -562,8 +562,8 @@ fn link_over(
     Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
-/// True once openat2 has failed as a missing call does. Threads that race may each try the call
-/// once more, which does no harm.
+/// True once `openat2` failed because the kernel lacks it or a sandbox forbids it. Threads that
+/// race may each try the call once more, which does no harm.
 static OPENAT2_IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

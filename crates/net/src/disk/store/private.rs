@@ -1,8 +1,9 @@
 //! Checks that a staging directory is this user's alone.
 //!
-//! Files that are hashed there are renamed later without being read again. In a receive directory
-//! in which others may write, one of them could make the staging directory first, and then change
-//! what was verified. So each staging directory is checked after it was opened, by its descriptor.
+//! A receiver verifies files in the staging directory, and later renames them without reading them
+//! again. If other users may write in the receive directory, one of them could make the staging
+//! directory first, and then change verified files. So a staging directory is checked once it is
+//! open, through its descriptor.
 
 use std::{
     io,
@@ -47,7 +48,7 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
 fn unusable(directory: &Path, error: &io::Error) -> SystemError {
     let failed = SystemError::system("write into", directory.display(), error);
     match error.kind() {
-        // A refusal of `check` says itself what to do.
+        // An error from `check` already says what to do.
         _ if failed.remedy().is_some() || failed.errno().is_none() => failed,
         io::ErrorKind::PermissionDenied => {
             failed.advise("receive into a directory that this user may write")
@@ -81,15 +82,15 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
     if found.owner == sys::file::effective_user() && found.mode & OTHERS_WRITE == 0 {
         return Ok(());
     }
-    // Some filesystems report one owner for everything, or that everybody may write everywhere.
-    // They report the same for a directory that this process makes.
+    // Some filesystems report one owner for everything, or that everybody may write everywhere. If
+    // a directory that this process makes looks the same as `directory`, this is such a filesystem.
     let own = probe(directory)?;
     if (own.owner, own.mode & OTHERS_WRITE) == (found.owner, found.mode & OTHERS_WRITE) {
         return Ok(());
     }
     let text = format!(
-        "user {} owns {STAGING} in it, whose mode is {:04o}, so others may change what has \
-         arrived: remove {STAGING}, or receive into another directory",
+        "{STAGING} in it belongs to user {} and has mode {:04o}, so others may change what \
+         has arrived: remove {STAGING}, or receive into another directory",
         found.owner, found.mode
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
