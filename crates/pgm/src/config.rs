@@ -382,7 +382,7 @@ pub enum ConfigError {
         name: &'static str,
         /// The text as given.
         text: String,
-        /// The form that the parameter takes.
+        /// The form that the parameter's text must have.
         expected: &'static str,
     },
     /// The value is outside the parameter's range.
@@ -398,13 +398,13 @@ pub enum ConfigError {
     Conflict {
         /// The name of the parameter to change.
         name: &'static str,
-        /// That parameter's value as text.
+        /// The value of the parameter `name`, as text.
         value: String,
-        /// What the parameter must do: the end of a sentence that begins with its name.
+        /// What the parameter `name` must do: the end of a sentence that begins with that name.
         rule: &'static str,
-        /// The other parameter's name.
+        /// The name of the parameter that contradicts `name`.
         other: &'static str,
-        /// The other parameter's value as text.
+        /// The value of the parameter `other`, as text.
         limit: String,
     },
 }

@@ -20,13 +20,13 @@
 //! |---|---|
 //! | `config` | every parameter, declared once: default, range, origin, help |
 //! | `source/log` | ring and index of sent and unsent packets: the window's edges |
-//! | `source/write`, `source/transmit`, `source/upstream` | data in, runs out, NAKs in |
+//! | `source/write`, `source/transmit`, `source/upstream` | messages in, datagrams out, NAKs in |
 //! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
 //! | `source/polling`, `receiver/poll` | receivers counted by polls, and their replies |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
 //! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
-//! | `element` | between networks: NAKs gathered, repairs where they are missing |
-//! | `fec` | parity packets of a transmission group, and lost members from them |
+//! | `element` | between networks: gathers NAKs, sends repairs only where packets are missing |
+//! | `fec` | makes parity packets of a transmission group, recovers lost packets from them |
 //!
 //! A packet is lost and repaired, in virtual time:
 //!

@@ -25,7 +25,7 @@ pub(crate) struct PacketQueue {
 pub(crate) struct Destination {
     pub(crate) to: SocketAddr,
     pub(crate) path: PathId,
-    /// The packet's time to live; `None` for the session's own.
+    /// The packet's time to live; `None` means the session's time to live.
     pub(crate) hops: Option<u8>,
 }
 
@@ -105,13 +105,13 @@ impl PacketQueue {
         })
     }
 
-    /// Forgets those packets of the run that were sent, and those that can never be sent.
+    /// Forgets the packets of the last run that were sent, and those that can never be sent.
     pub(crate) fn run_done(&mut self, outcome: Outcome) {
         Contract::run_done(self.in_run > 0);
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,
-            // The run's packets are lost. A lost request is made again when its timer ends.
+            // The run's packets are lost. A repair request among them is repeated after a time.
             Outcome::TooBig | Outcome::Failed => self.in_run,
         };
         self.items.drain(..done);

@@ -69,8 +69,8 @@ impl Timer {
 ///
 /// | text | means |
 /// |---|---|
-/// | `auto` | the rate that the receivers' reports allow; without reports, no limit for messages |
-/// | `12MB/s`, `1GiB/s`, `12MBps` | bytes a second, with the packets' headers |
+/// | `auto` | follows the receivers' reports; without reports, messages have no limit |
+/// | `12MB/s`, `1GiB/s`, `12MBps` | bytes a second, packet headers included |
 /// | `100M`, `100Mbit/s`, `100Mbps` | bits a second; eight bits are one byte |
 /// | `0` | no limit |
 ///
@@ -95,7 +95,7 @@ impl Rate {
     }
 }
 
-/// The place where a receiver that joins a running session begins.
+/// Where a receiver begins when it joins a running session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LateJoin {
     /// At the first packet it receives.
@@ -112,13 +112,13 @@ pub enum LateJoin {
 pub enum FecForm {
     /// The flags as RFC 3208 defines them.
     Rfc,
-    /// The two flags exchanged, as OpenPGM has them. An OpenPGM receiver that gets the RFC's flags
-    /// mistakes parity on demand for unasked parity, and hands out no data.
+    /// The two flags swapped, as OpenPGM uses them. An OpenPGM receiver that gets the RFC's flag
+    /// for parity on demand takes it for the flag for unasked parity, and hands out no data.
     OpenPgm,
 }
 
 impl FecForm {
-    /// Returns the reading of the flags that fits this form.
+    /// Returns the way to read flags of this form.
     pub(crate) const fn reading(self) -> ParityReading {
         match self {
             Self::Rfc => ParityReading::Rfc,

@@ -146,7 +146,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends an SPM on by every way except `from`, in the element's own name.
+    /// Forwards an SPM by every way except `from`, in the element's own name.
     fn forward_spm(&mut self, from: usize, packet: &Packet<'_>, spm: Spm) {
         let header = packet.header();
         let addressing = Addressing::downstream(header.tsi(), header.destination_port);
@@ -232,8 +232,8 @@ impl Element {
         Ok(())
     }
 
-    /// Forwards a repair that came from upstream to each of `ways`: the ways whose receivers need
-    /// it.
+    /// Sends a repair by each of `ways`, the ways whose receivers need it. The repair has come from
+    /// upstream.
     fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;

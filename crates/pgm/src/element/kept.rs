@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Session and number alone determine a packet's place in the index. The ring still holds a packet
-//! when the place names that packet, and when no more bytes than the ring's length were written
-//! since. Each look-up checks this, so nothing ever needs to be removed. A packet whose place a
+//! if its place names it and if, from its first byte on, at most a ring's length of bytes was
+//! written. Each look-up checks this, so nothing ever needs to be removed. A packet whose place a
 //! later packet has taken counts as never kept: the element asks for it upstream.
 //!
 //! Cost: one copy of each packet; no allocation after the first packet.
@@ -31,7 +31,7 @@ pub(super) struct Kept {
     shares: Vec<u64>,
 }
 
-/// A place of the index: which packet has it, and the packet's length and position in the ring.
+/// One place in the index: names a packet, with the packet's length and position in the ring.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     key: Key,
@@ -84,7 +84,7 @@ impl Kept {
         self.written += u64::from(len);
     }
 
-    /// Returns the packet as it was kept.
+    /// Returns the packet that `key` names, while the ring still holds it.
     pub(super) fn find(&self, key: Key) -> Option<&[u8]> {
         let place = self.index.get(self.place_of(key))?;
         let is_whole = self.written - place.at <= self.ring.len() as u64;
@@ -95,8 +95,8 @@ impl Kept {
         self.ring.get(start..start + place.len as usize)
     }
 
-    /// Notes that `bytes` of data were sent to the network `way`. That network may then get as many
-    /// more bytes of repairs, up to [`SHARE_BYTES_MAX`] at once.
+    /// Notes that `bytes` of data were sent to the network `way`. Raises the allowance of repairs
+    /// for that network by `bytes`, to [`SHARE_BYTES_MAX`] at most.
     pub(super) fn add_share(&mut self, way: usize, bytes: usize) {
         let share = &mut self.shares[way];
         *share = (*share + bytes as u64).min(SHARE_BYTES_MAX);
@@ -123,11 +123,11 @@ impl Kept {
     }
 }
 
-/// The most bytes of repairs that may go to one network (a way) at once: about three times what
-/// 10 Gbit/s bring in 1 ms.
+/// The most bytes of repairs that may go to one network (a way) between two data packets to it:
+/// about what 10 Gbit/s carry in 3 ms.
 const SHARE_BYTES_MAX: u64 = 4 << 20;
-/// The most bytes of the ring for each place of the index. If packets are shorter than this, some
-/// of them lose their place before they leave the ring.
+/// The index has at least one place for each stretch of this many bytes in the ring. If packets are
+/// shorter than this, some of them lose their place before they leave the ring.
 const PLACE_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -29,11 +29,11 @@
 //! kept bytes. New packets replace the oldest kept ones. A packet that would exceed another bound
 //! is dropped and counted.
 //!
-//! Deviation: in section 7.2, an element sends NCFs with the source's own address. In section 7.1,
-//! it sends NAKs to the address that SPMs name. A UDP socket cannot send with another host's
-//! address. So this element sends everything from its own address. It takes a regular SPM only when
-//! the path in the SPM is the address that the SPM came from. So a forged SPM cannot direct the
-//! NAKs of a network at a third host.
+//! Deviation: in RFC 3208 section 7.2, an element sends NCFs with the source's own address. In
+//! section 7.1, it sends NAKs to the address that SPMs name. A UDP socket cannot send with another
+//! host's address. So this element sends everything from its own address. It takes a regular SPM
+//! only when the path in the SPM is the address that the SPM came from. So a forged SPM cannot
+//! direct the NAKs of a network at a third host.
 //!
 //! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
 //! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.
@@ -96,16 +96,16 @@ pub struct ElementSetup {
     pub destination_port: u16,
     /// The ways that the element joins, at most 64.
     pub ways: Vec<Way>,
-    /// How long repair state lives.
+    /// The waits for repairs, and the times after which the element forgets sessions.
     pub timers: ElementTimers,
     /// The most sessions; the element drops packets of further sessions.
     pub sessions_max: usize,
     /// The most packets with repair state, and also the most groups of parity; the element drops a
     /// NAK for a further packet or group.
     pub repairs_max: usize,
-    /// The most bytes that wait for each way.
+    /// Maximum number of bytes in the queue of each way.
     pub queue_bytes_max: usize,
-    /// The most bytes of packets kept to repair from; with 0 the element keeps none.
+    /// Maximum number of bytes of packets that the element keeps for repairs; with 0 it keeps none.
     pub kept_bytes_max: usize,
 }
 
@@ -142,7 +142,7 @@ impl Way {
     }
 }
 
-/// The intervals of an element's repair state.
+/// The times for which an element waits: for repairs, and for silent sessions and neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementTimers {
     /// How long the element repeats a NAK that nobody confirms (NAK_RPT_IVL).
@@ -162,8 +162,8 @@ pub struct ElementTimers {
 }
 
 impl Default for ElementTimers {
-    /// Judgement: the waits of receivers on a LAN, and repair state that lives long enough for a
-    /// sender far away.
+    /// Judgement: NAKs are repeated as receivers on a LAN repeat them, and repair state lives long
+    /// enough for a distant source to answer.
     fn default() -> Self {
         Self {
             repeat_time: Duration::from_secs(1),
@@ -242,7 +242,8 @@ impl Element {
 
     /// Takes one packet and returns what became of it: `Verdict::Control` when it was understood.
     ///
-    /// **Panics**: in debug builds, when time goes back, as in every call that takes the time.
+    /// **Panics**: in debug builds, when `now` is before that of an earlier call. This holds for
+    /// every call with a `now`.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.contract.tell_time(now);
         self.counters.seen_packets += 1;

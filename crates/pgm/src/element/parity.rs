@@ -1,7 +1,7 @@
 //! Parity through a network element: for each group, how many packets receivers lack, whichever
 //! packets these are.
 //!
-//! As in `repairs`, the NAK for a group is either unconfirmed or confirmed. The element counts how
+//! The element's NAK for a group is unconfirmed until an NCF confirms it. The element counts how
 //! many packets of the group each way lacks (the RFC's known packet count). It also counts how many
 //! the source was asked for (the largest known packet count). Each repair that passes lowers these
 //! counts.
@@ -32,8 +32,8 @@ pub(super) struct ParityRepairs {
 struct Group {
     /// How many packets each way lacks.
     lacking: Vec<u32>,
-    /// How many packets the source was asked for, less the repairs that came since. The request was
-    /// this element's or, as NCFs show, another host's.
+    /// How many packets the source was asked for, by this element or (as NCFs show) by another
+    /// host, minus the repairs that came since.
     asked: u32,
     /// The time until which an unconfirmed NAK is repeated; `None` when no NAK waits for a
     /// confirmation.
@@ -46,7 +46,7 @@ struct Group {
 struct Answer {
     /// How many packets the NCF confirms.
     confirmed: u32,
-    /// How many packets the NAK that goes upstream asks for; `None` when none goes.
+    /// How many packets to ask for upstream; `None` when no NAK goes upstream.
     asked: Option<u32>,
 }
 
@@ -70,7 +70,8 @@ impl ParityRepairs {
         let group = self.groups.entry(now, key, || Group::new(now, ways))?;
         let confirmed = count.max(group.lacking[way]);
         group.lacking[way] = confirmed;
-        // While the element repeats its own NAK, only a NAK for more packets is passed on.
+        // Until the element's own NAK is confirmed and the elimination interval is over, only a NAK
+        // for more packets than `asked` is passed on.
         let is_over = group.pending_until.is_none() && now >= group.eliminated_until;
         let is_news = count > group.asked || is_over;
         group.asked = group.asked.max(count);
@@ -83,7 +84,7 @@ impl ParityRepairs {
         Some(Answer { confirmed, asked })
     }
 
-    /// Takes an NCF of the neighbour upstream for `count` packets of a group.
+    /// Takes an NCF for `count` packets of a group. It came from the neighbour upstream.
     fn ncf(&mut self, now: Instant, key: Key, ways: usize, count: u32) {
         let Some(group) = self.groups.entry(now, key, || Group::new(now, ways)) else {
             return;
@@ -258,8 +259,8 @@ impl Element {
     }
 }
 
-/// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or names a
-/// group size that the erasure code does not support.
+/// Reads from an SPM how the source numbers its groups; `None` when the source offers no parity, or
+/// names a group size that the erasure code does not support.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

@@ -6,15 +6,14 @@
 //! repeat.
 //!
 //! ```text
-//!          NAK: pass it on          NCF
-//!   none -----------------> Pending ------> Outstanding --> none   RDATA, or RDATA_IVL is over
-//!    |                      | ^   |          ^  |  |
-//!    |   again each RPT_RTE '-'   |          |  |  | NAK within ELIM_IVL: nothing
-//!    |                            v          |  '--'
-//!    |                  RPT_IVL over: none   |  NAK after ELIM_IVL: Pending, pass it on
-//!    '---------------------------------------'
-//!    |         NCF that nobody asked for
-//!    '--> Answered --> none   repaired from what is kept, and not again to a way in ELIM_IVL
+//!   none         a NAK comes: pass it on; to Pending
+//!                an NCF comes first: to Outstanding
+//!                the element has the packet: repair it; to Answered
+//!   Pending      each RPT_RTE: pass the NAK on again; RPT_IVL is over: to none
+//!                an NCF comes: to Outstanding
+//!   Outstanding  a NAK comes within ELIM_IVL: nothing; later: pass it on; to Pending
+//!                the repair comes, or RDATA_IVL is over: to none
+//!   Answered     ELIM_IVL is over: to none; until then each way gets the repair once
 //! ```
 //!
 //! **Spec**: RFC 3208 sections 7.2 to 7.5, 7.8.
@@ -49,7 +48,7 @@ enum State {
     Pending { until: Instant },
     /// The NAK is confirmed.
     Outstanding { eliminated_until: Instant },
-    /// The packet was repaired without asking upstream.
+    /// The element repaired the packet itself, without asking upstream.
     Answered,
 }
 
@@ -67,9 +66,9 @@ pub(super) enum Reply {
 /// The answer to a NAK for a packet that the element keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The way gets a repair.
+    /// The element sends a repair by the way on which the NAK came.
     Repair,
-    /// The way got a repair a moment ago, and gets no other.
+    /// The element sends none, because it sent one by the NAK's way a moment ago.
     Eliminated,
     /// There is no room for the packet's state.
     NoRoom,
@@ -158,12 +157,13 @@ impl Repairs {
         missing.map_or(WaySet::NONE, |entry| entry.ways)
     }
 
-    /// Forgets a session.
+    /// Forgets the packets of a session.
     pub(super) fn forget(&mut self, tsi: Tsi) {
         self.packets.forget(tsi);
     }
 
-    /// Does what is due at `now`, and adds to `again` each packet whose NAK must be repeated.
+    /// Forgets each packet whose time is over at `now`, and adds to `again` each packet whose NAK
+    /// must be repeated.
     pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<Key>) {
         let every = self.timers.repeat_every;
         self.packets.expire(now, |key, entry| match entry.state {
@@ -193,8 +193,8 @@ pub(super) const fn key(tsi: Tsi, sqn: Sqn) -> Key {
 
 impl ElementTimers {
     /// Returns the timers within their limits. The elimination interval is at most a quarter of the
-    /// wait for RDATA, because each NAK that is passed on renews that wait. Repeated NAKs are at
-    /// least 1 ms apart.
+    /// wait for RDATA, so that NAKs are passed on, and renew this wait, before it ends. Repeated
+    /// NAKs are at least 1 ms apart.
     pub(super) fn settled(mut self) -> Self {
         self.elimination = self.elimination.min(self.rdata_wait / 4);
         self.repeat_every = self.repeat_every.max(Duration::from_millis(1));

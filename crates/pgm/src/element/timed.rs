@@ -1,4 +1,5 @@
-//! A bounded table of repair state by packet or group, in which each entry has one timer.
+//! A bounded table of repair state by packet or transmission group, in which each entry has one
+//! timer.
 //!
 //! Invariant: there are at most `len_max` entries; each entry whose timer is set is in `due`
 //! exactly once.
@@ -8,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Instant;
 use wire::pgm::Tsi;
 
-/// The key of an entry: the session, and the sequence number of a packet or of a group's first
-/// packet.
+/// The key of an entry: the session, and the sequence number of a packet or of a transmission
+/// group's first packet.
 pub(super) type Key = (Tsi, u32);
 
 /// The entries, with their timers.

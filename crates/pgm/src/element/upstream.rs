@@ -1,6 +1,7 @@
 //! Packets that come from receivers: NAKs, and requests for SPMs.
 //!
-//! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3. Parity is in `parity`.
+//! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3. The module `parity` takes NAKs for
+//! parity.
 
 use std::time::Duration;
 
@@ -63,9 +64,9 @@ impl Element {
         }
     }
 
-    /// Splits the numbers of a NAK into those that this element repairs now and those that the
-    /// neighbour upstream must repair. Leaves out a number that this element has just repaired on
-    /// this way.
+    /// Splits the sequence numbers of a NAK into those that this element repairs now and those that
+    /// the neighbour upstream must repair. Leaves out the numbers that this element has just
+    /// repaired on `way`, by which the NAK came.
     fn sort_nak(&mut self, now: Instant, way: usize, tsi: Tsi, sqns: &SqnList) -> SortedNak {
         let mut sorted = SortedNak {
             has_room: true,
@@ -164,14 +165,14 @@ impl Element {
         let nak = Nak {
             sqn: sqns[0],
             source_nla: session.upstream.ip(),
-            // On a way to a single host, this element's own address takes the place of the group,
-            // because the neighbour sends data to this address.
+            // If the neighbour upstream sends by unicast, this is the element's own address, to
+            // which the neighbour sends the data; otherwise the multicast group.
             group_nla: self.setup.ways[session.way].group_here(),
         };
         self.send_up(&session, tsi, flags, &Body::Nak(nak), &sqns[1..])
     }
 
-    /// Confirms a NAK on the way that it came by.
+    /// Confirms a NAK: sends an NCF on `way`, by which the NAK came.
     pub(super) fn confirm(&mut self, way: usize, tsi: Tsi, flags: Flags, nak: Nak, sqns: &[Sqn]) {
         let addressing = Addressing::downstream(tsi, self.setup.destination_port);
         let body = Body::Ncf(nak);
@@ -241,7 +242,8 @@ impl SqnList {
     }
 }
 
-/// The numbers of a NAK, split by who answers them: this element or its neighbour upstream.
+/// The sequence numbers of a NAK, split by who repairs them: this element or its neighbour
+/// upstream.
 #[derive(Clone, Copy, Debug, Default)]
 struct SortedNak {
     /// The numbers that this element repairs.
@@ -261,5 +263,6 @@ fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, flags: Flags, body: &Bo
 
 /// Length of a full NAK over IPv6, in bytes.
 const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
-/// Judgement: receivers of one network that ask at about the same time need only one SPM.
+/// The shortest time between two SPMRs that the element forwards for one session. Judgement:
+/// receivers of one network that ask at about the same time need only one SPM.
 const SPMR_SPACING: Duration = Duration::from_millis(100);

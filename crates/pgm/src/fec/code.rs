@@ -7,23 +7,24 @@ use super::{
 
 /// The Reed-Solomon code over groups of k members.
 ///
-/// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others, with a = 2. Rows below k are
-/// members; row k + j is parity j. The values at any k points z determine one polynomial of degree
-/// below k. Its value at another point t is
+/// Each packet of a group is a row: rows below k are the members, row k + j is parity packet j. Row
+/// 0 has the point 0, any other row r the point 2^(r-1) in GF(256). The values at any k points z
+/// determine one polynomial of degree below k. The polynomial's value at another point t is
 ///
 /// ```text
 /// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (z, q: the k points)
 /// ```
 ///
-/// The products over all k members are computed once. Each lost member, and each parity packet used
-/// in its place, changes one factor in these products. So e losses cost about 3 * e * k look-ups.
+/// The products over all k members are computed once. A lost member takes one factor out of a
+/// product, and a parity packet used in its place adds one. So the coefficients for e lost members
+/// cost about 3 * e * k table look-ups.
 ///
-/// **Cost**: (255 - k) * k bytes and as many look-ups, once for each code.
+/// **Cost**: to make a code takes (255 - k) * k bytes of memory, and about as many look-ups.
 #[derive(Clone, Debug)]
 pub struct Code {
     group_size: usize,
-    /// For each row, the logarithm of a product: the distances of the row's point to the points of
-    /// all members (except itself).
+    /// For each row, the logarithm of the product of the distances from the row's point to every
+    /// member's point (except its own).
     weights: Vec<u32>,
     /// The coefficient of each member in each parity packet, one parity packet after the other.
     parities: Vec<u8>,

@@ -43,14 +43,13 @@ impl Decoder {
     /// Recovers the lost members of a group, which are `None` in `members`.
     ///
     /// `members` has one entry for each member of the group: fewer than the code's group size when
-    /// OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each index once; the
-    /// decoder uses one for each lost member and ignores the rest. `is_variable` is true when the
-    /// parity packets said OPT_VAR_PKTLEN.
+    /// OPT_CURR_TGSIZE said so. `parities` are the payloads of parity packets with their indexes,
+    /// each index once; the decoder uses one for each lost member and ignores the rest.
+    /// `is_variable` is true when the parity packets said OPT_VAR_PKTLEN.
     ///
     /// **Errors**: [`Irreparable`]. For [`Irreparable::TooFewParities`], wait for more packets of
     /// the group; after any other error, trust none of the group's parity packets. The decoder
-    /// cannot check whether parity packets are genuine: false ones give false members, of lengths
-    /// within bounds.
+    /// cannot check whether parity packets are genuine: false ones give false members.
     ///
     /// **Panics** (bug): with more members than the group size.
     ///

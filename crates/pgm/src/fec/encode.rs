@@ -33,9 +33,9 @@ impl Encoder {
         }
     }
 
-    /// Computes the parity packets `indexes` of a group, in their order. When the members' lengths
-    /// differ, each parity payload ends with an encoded length, and its packet must say
-    /// OPT_VAR_PKTLEN.
+    /// Computes one parity payload of a group for each of `indexes`, in that order. When the
+    /// members' lengths differ, each parity payload ends with an encoded length, and the caller
+    /// must put OPT_VAR_PKTLEN into its packet.
     ///
     /// `members` may be fewer than the group size: the missing members count as empty.
     ///

@@ -1,4 +1,4 @@
-//! Arithmetic in GF(256) by logarithms, and the portable form of the one operation on payloads.
+//! Arithmetic in GF(256) by logarithms, and a portable [`Combine`], the only operation on payloads.
 
 /// A function that adds products of inputs to rows:
 /// `row[j] ^= sum of coefficients[j * n + i] * inputs[i]`. Here `n` is the number of inputs, and

@@ -2,7 +2,8 @@
 //!
 //! The module does not compute parity. A member's contents are a payload of [`FRAGMENT_BYTES`]
 //! bytes, for an [`Encoder`](super::Encoder) or [`Decoder`](super::Decoder) that handles nothing
-//! else. In a parity packet they travel as an option of the same type with the F bit.
+//! else. In a parity packet the encoded contents travel as an option of the same type with the F
+//! bit.
 //!
 //! ```text
 //!   option of a member    | E 01 | 16 | 00 | U .. | first sqn | offset | APDU length |
@@ -19,7 +20,8 @@ use wire::{
 /// Number of bytes of the option that are encoded: all except the first three.
 pub const FRAGMENT_BYTES: usize = 13;
 
-/// Returns the contents that a member contributes: its option, or OP_ENCODED_NULL when it has none.
+/// Returns the bytes of a parity group's member that are encoded: those of its fragment option, or
+/// OP_ENCODED_NULL when it has no such option.
 #[must_use]
 pub fn fragment_contents(fragment: Option<&Fragment>) -> [u8; FRAGMENT_BYTES] {
     let mut bytes = [0; FRAGMENT_BYTES];

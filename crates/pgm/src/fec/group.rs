@@ -1,12 +1,12 @@
 //! One group at a receiver: which of its packets arrived, and which can be recovered.
 //!
-//! A group does not know numbers, sessions or times. In: members and parity packets, once or
-//! repeatedly. Out: the lost members with their OPT_FRAGMENT, as soon as the group has as many
+//! A group does not know sequence numbers, sessions or times. In: members and parity packets, once
+//! or repeatedly. Out: the lost members with their OPT_FRAGMENT, as soon as the group has as many
 //! packets as members.
 //!
 //! ```text
-//!   members 0 .. size-1   [x][x][ ][x][ ][x]        once there are `size` in all:
-//!   parities              [j 0][j 7]                members 2 and 4
+//!   members 0 .. size-1   [x][x][ ][x][ ][x]        once `size` packets are here:
+//!   parities, by index j  [j 0][j 7]                recovers members 2 and 4
 //! ```
 //!
 //! A host that can forge data packets can forge parity packets, and nothing here detects that. A
@@ -39,8 +39,8 @@ pub struct Group {
     /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
     /// OPT_FRAGMENT; `None` before the first parity packet.
     shape: Option<(bool, bool)>,
-    /// The rows of the code that have arrived: a bit for each member, then one for each parity
-    /// packet.
+    /// Which packets have arrived: a bit for each member, then a bit for each parity packet of the
+    /// code.
     known: [u64; 4],
     is_barred: bool,
 }
@@ -48,7 +48,7 @@ pub struct Group {
 /// One packet of a group.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The member's index in the group, or the parity packet's index among the code's.
+    /// The member's index in the group, or the parity packet's index in the code.
     at: usize,
     is_parity: bool,
     start: usize,
@@ -168,14 +168,14 @@ impl Group {
         };
     }
 
-    /// Returns true when the group keeps every member, so that there is nothing to recover.
+    /// Returns true when every member arrived, so that there is nothing to recover.
     #[must_use]
     pub fn is_whole(&self, code: &Code) -> bool {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
     }
 
-    /// Returns how many packets are missing from a full group, even if the source cut this group
-    /// short. The count in a parity NAK is of this kind.
+    /// Returns the code's group size minus the number of packets kept, even if the source gave this
+    /// group fewer members. A parity NAK counts the missing packets in the same way.
     #[must_use]
     pub fn lacking(&self, code: &Code) -> usize {
         code.group_size() - self.rows.len()

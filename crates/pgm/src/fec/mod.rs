@@ -1,10 +1,10 @@
 //! The erasure code of RFC 3208: it computes a group's parity packets, and recovers lost members
 //! with them.
 //!
-//! The module sees payloads, numbers and the one option that belongs to payloads. The receiver
-//! decides when to ask for parity, the source when to send it. A group has k members (k a power of
-//! two up to 128). Parity packet j is row k + j of the code, which has up to n = 255 rows in all.
-//! Any k of the n packets give all k members back.
+//! The module sees only payloads, their numbers, and OPT_FRAGMENT. The receiver decides when to ask
+//! for parity, the source when to send it. A group has k members (k a power of two up to 128).
+//! Parity packet j is row k + j of the code, which has up to 255 rows in all. Any k packets of a
+//! group, members or parity, give all k members back.
 //!
 //! ```text
 //! members 0 .. k-1 --Encoder--> parity j (any j below 255 - k), of the longest member's length
@@ -59,15 +59,16 @@ pub const LENGTH_BYTES: usize = 2;
 pub const ROWS_MAX: usize = 255;
 
 /// Returns the distance in bytes from one row of a workspace to the next, for payloads of at most
-/// this length. Rows are whole cache lines, with room for a vector that begins behind the payload.
+/// this length. Rows are whole cache lines, with room for a SIMD vector that begins right after the
+/// payload.
 const fn stride(payload_bytes_max: usize) -> usize {
     (payload_bytes_max + LINE_BYTES).next_multiple_of(LINE_BYTES)
 }
 
 /// The payload rows of a workspace, each on cache lines of its own.
 ///
-/// A vector that lies across two cache lines costs two accesses, and each row is read and written
-/// once for every packet of the group.
+/// A SIMD vector that lies across two cache lines costs two accesses, and each row is read and
+/// written once for every packet of the group.
 #[derive(Clone, Debug)]
 struct Rows {
     bytes: Vec<u8>,

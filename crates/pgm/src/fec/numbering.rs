@@ -1,5 +1,5 @@
-//! How the sequence numbers of data packets also number groups, parity packets and requests for
-//! parity.
+//! The numbering of groups, parity packets and requests for parity, which follows from the sequence
+//! numbers of data packets.
 //!
 //! The module does not know which groups are complete, sent or asked for. In: sequence numbers.
 //! Out: what they mean with the parity flag set, and the other way round.
@@ -16,7 +16,7 @@ use wire::{Sqn, pgm::ParityGrp};
 
 use super::ROWS_MAX;
 
-/// The numbering in a session whose full groups have k members.
+/// The numbering in a session whose full groups have `group_size` members (k in RFC 3208).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbering {
     group_size: u32,
@@ -60,8 +60,8 @@ impl Numbering {
     }
 
     /// Returns the index, in its group, of the parity packet with this `sqn` and this option.
-    /// `None` when the erasure code has no such packet, or when the option holds 0: a packet must
-    /// have no option instead of one that holds 0.
+    /// `None` when the erasure code has no such packet, or when the option holds 0: a sender must
+    /// leave out an option that would hold 0.
     #[must_use]
     pub fn parity_index(&self, sqn: Sqn, option: Option<ParityGrp>) -> Option<usize> {
         if option.is_some_and(|option| option.group == 0) {
@@ -74,9 +74,9 @@ impl Numbering {
         (index < self.parities_max()).then_some(index as usize)
     }
 
-    /// Returns the sequence number of a parity NAK for the group that `sqn` lies in. `missing`
-    /// counts from a full group, even when the group is known to be short. `None` when `missing` is
-    /// 0 or more than a full group.
+    /// Returns the sequence number of a parity NAK for the group that `sqn` lies in. `missing` is
+    /// the size of a full group minus the members that the receiver has, even when the group is
+    /// known to be short. `None` when `missing` is 0 or more than a full group.
     #[must_use]
     pub fn request(&self, sqn: Sqn, missing: u32) -> Option<Sqn> {
         let is_sound = (1..=self.group_size).contains(&missing);
@@ -84,7 +84,7 @@ impl Numbering {
     }
 
     /// Returns how many parity packets the parity NAK `sqn` asks for in a group of `size` members.
-    /// The receiver counted from a full group, so the members that a short group lacks are
+    /// The NAK counts as if the group were full, so the members that a short group lacks are
     /// subtracted.
     #[must_use]
     pub const fn requested(&self, sqn: Sqn, size: u32) -> u32 {

@@ -10,9 +10,9 @@
 //!          |---------|---------|--|        first = 41 in all three
 //! ```
 //!
-//! Invariants: memory follows the bytes that came, never a claimed length. It is at most twice as
-//! large as the longest message so far. The buffer is at most `apdu_bytes_max` long and counts
-//! against the memory bound for held data.
+//! Invariants: the buffer grows only as bytes arrive, never because a packet claims a length. It is
+//! at most twice as large as the longest message so far, and at most `apdu_bytes_max` bytes. It
+//! counts against the memory bound for held data.
 //!
 //! **Spec**: RFC 3208 section 9.2.3.
 
@@ -23,9 +23,9 @@ use super::held::{Entry, HeldStore};
 /// The place of one packet's payload in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Number of packets of the message before this one.
+    /// How many packets of the same message come before this packet.
     pub(super) index: u32,
-    /// Number of bytes of the message before this payload.
+    /// How many bytes of the same message come before this payload.
     pub(super) offset: u32,
     /// Length of the whole message in bytes.
     pub(super) apdu_len: u32,
@@ -95,8 +95,8 @@ impl Part {
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     buffer: Vec<u8>,
-    /// Number of bytes that the buffer takes: from the reserve when `has_reserve` is true, else
-    /// from the shared bound.
+    /// Number of bytes that the buffer may fill. They count against the store's reserve when
+    /// `has_reserve` is true, else against the shared memory bound.
     borrowed: usize,
     has_reserve: bool,
     state: State,

@@ -2,19 +2,19 @@
 //! sender's packets are worth.
 //!
 //! Without this limit, one SPM with a forged source address would make each receiver of a group
-//! send any number of NAKs to one host. So would one SPM with a lead that does not exist. The
-//! module does not know gaps or packets. In: what has arrived of the session, and what was asked.
-//! Out: how much may be asked now.
+//! send any number of NAKs to one host. So would one SPM whose lead is beyond the last packet
+//! sent. This module is told how much of the session has arrived, and how many bytes of requests
+//! were sent. It says how many may be sent now.
 //!
 //! ```text
 //!   packet arrives --> a short NAK's bytes, or its share of bytes ----> credit --> NAKs, SPMRs
 //!                                                                           |  at most CREDIT_MAX
-//!   nothing was ever confirmed: turns of asking come half as often each time
+//!   no request was ever answered: each wait between turns of asking is twice the last
 //! ```
 //!
-//! The request for a single missing packet costs a short NAK, and each packet that arrives pays for
-//! one. A list costs four bytes for each packet, and each of the packets that answer it is worth
-//! far more. So credit does not limit a receiver whose sender answers.
+//! A short NAK asks for a single packet, and each packet that arrives pays for one short NAK. In a
+//! longer NAK, each further packet costs four bytes, and the repair that answers brings far more
+//! credit. So credit does not limit a receiver whose sender answers.
 //!
 //! Invariant: the bytes sent to one sender are at most the credit that its packets brought, plus
 //! one NAK. A data packet with one byte of payload brings 1.2 times its length over IPv4 (64 bytes
@@ -31,7 +31,8 @@ pub(super) struct Credit {
     /// How many bytes of requests may be sent now, IP and UDP headers included. Below zero after a
     /// request that was longer than expected.
     bytes: i64,
-    /// Numbers of received packets and bytes whose credit has been added to `bytes`.
+    /// How many of the received packets, and how many of their bytes, have had their credit added
+    /// to `bytes`.
     packets_seen: u64,
     bytes_seen: u64,
     /// Number of SPMs, POLLs, confirmations, parity packets, and data packets that were duplicates
@@ -39,12 +40,12 @@ pub(super) struct Credit {
     other_packets: u64,
     /// True when the sender has answered a request with a confirmation or a repair.
     is_answered: bool,
-    /// How often the time between two turns of asking has been doubled.
+    /// How many times the pause between two turns of asking has been doubled.
     doublings: u32,
 }
 
 impl Credit {
-    /// Notes the arrival of a packet other than a data packet that was kept.
+    /// Counts a packet that arrived. Data packets that were kept are not counted here.
     pub(super) const fn heard(&mut self) {
         self.other_packets += 1;
     }
@@ -61,9 +62,9 @@ impl Credit {
         self.doublings = 0;
     }
 
-    /// Adds what arrived since the last call. `packets` and `bytes` are all data that has come from
-    /// `source` so far. Each packet earns the bytes of a short NAK. All bytes together earn
-    /// `share_percent` percent of their number. The larger of the two sums counts.
+    /// Adds the credit for packets that arrived since the last call. `packets` and `bytes` count
+    /// all data kept from `source` so far. Each new packet earns the length of a NAK for one
+    /// packet. The new bytes earn `share_percent` percent of their number. The larger sum is added.
     pub(super) fn earn(&mut self, source: IpAddr, packets: u64, bytes: u64, share_percent: u32) {
         let packets = packets + self.other_packets;
         let each = (packets - self.packets_seen).saturating_mul(NakBytes::of(source).short);
@@ -88,8 +89,8 @@ impl Credit {
         i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
     }
 
-    /// Pays for `packets` packets to `source` that have `bytes` bytes in all, without IP and UDP
-    /// headers.
+    /// Pays for `packets` packets sent to `source`. Their total length is `bytes` bytes without IP
+    /// and UDP headers.
     pub(super) fn spend(&mut self, source: IpAddr, packets: u64, bytes: u64) {
         let all = bytes + packets * ip_udp_header_bytes(source) as u64;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
@@ -131,11 +132,11 @@ impl NakBytes {
 /// Length of OPT_LENGTH and the head of OPT_NAK_LIST, in bytes.
 const LIST_BYTES: u64 = 8;
 const SQN_BYTES: u64 = 4;
-/// Judgement, in bytes: enough to ask at once for 50,000 packets that went missing while this host
-/// stood still.
+/// Judgement: the most credit, in bytes. It is enough to ask at once for 50,000 packets that went
+/// missing while this host stood still.
 const CREDIT_MAX: i64 = 256 << 10;
-/// Judgement: the longest time between two turns of asking a sender that answered no request,
-/// unless one turn is longer.
+/// Judgement: the limit of doubling the time between two turns of asking a sender that has answered
+/// no request. A time that is longer undoubled stays as it is.
 const TURN_MAX: Duration = Duration::from_secs(1);
 const DOUBLINGS_MAX: u32 = 16;
 

@@ -2,7 +2,7 @@
 //!
 //! The module does not know what was received: the window opens gaps and fills them. In: positions
 //! that turn out missing, that arrive, that the source confirms, or that the window gives up. Out:
-//! the positions to ask for now, and when to look next.
+//! the positions to ask for now, and the time of the next scan.
 //!
 //! ```text
 //!            open                         .---- heard NAK ----.
@@ -10,23 +10,23 @@
 //!             v      due: ask      +-------------+            |
 //!        +---------+ ------------> |  WaitNcf    | -----------'
 //!        | BackOff |               +-------------+
-//!        +---------+ <-- due, try     |     | tries used up
+//!        +---------+ <-- no NCF       |     | tries used up
 //!          |  ^  \                    |NCF  '-------------.
 //!      NCF |  |   '-- heard NAK: WaitNcf  |                |
-//!          v  | due, try              v                    v
+//!          v  | no data               v                    v
 //!        +----------+  <--------------'               +--------+
-//!        | WaitData |  --- tries used up -----------> |  Lost  |  (also: the trail passed)
+//!        | WaitData |  --- tries used up -----------> |  Lost  |  (also: trail passes range)
 //!        +----------+                                 +--------+
-//!              fill() leaves the machine from any state, Lost included
+//!              fill(): a position that arrives leaves from any state, even Lost
 //! ```
 //!
 //! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of
 //! them, apart from the few that splits add. A scan comes at the earliest deadline, or soon after.
 //! The cost of one range does not depend on its length.
 //!
-//! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
-//! of the two waits, because the RFC's text asks for NAK_RDATA_IVL where its diagram has
-//! NAK_RPT_IVL.
+//! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: after another receiver's NAK,
+//! the RFC's text waits for NAK_RDATA_IVL and its diagram for NAK_RPT_IVL. This module waits for
+//! the longer of the two.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -43,8 +43,8 @@ pub(super) struct Gaps {
     wake: Instant,
     /// The earliest time of the next scan: [`Timing::scan_interval`] after the last scan.
     rested: Instant,
-    /// The random back-off shared by the gaps that were found at the same time: the time of the
-    /// draw, and the deadline.
+    /// The random back-off that all gaps found at the same time share: that time, and the deadline
+    /// drawn for them.
     draw: (Instant, Instant),
     /// True when a range may be `Lost`.
     has_lost: bool,
@@ -60,11 +60,11 @@ pub(super) struct Gap {
     /// When the newest part of the range was found missing, or when a packet of the range last
     /// arrived and could not be kept.
     pub(super) found: Instant,
-    /// Number of waits for an NCF that ended without one.
+    /// How many times a wait for an NCF ended without one.
     pub(super) ncf_tries: u16,
-    /// Number of waits for confirmed data that ended without it.
+    /// How many times a wait for confirmed data ended without that data.
     pub(super) data_tries: u16,
-    /// Number of times in a row that another receiver's NAK silenced this receiver's.
+    /// How many times in a row another receiver's NAK has put off this receiver's NAK.
     pub(super) silenced: u8,
     /// True when another receiver's NAK or a confirmation was heard: a repair may be on its way
     /// already.
@@ -74,14 +74,14 @@ pub(super) struct Gap {
 /// The state of a range's repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NakState {
-    /// The receiver waits a random time, in case the packets were only reordered, or another
+    /// The receiver waits a random time, in case the packets were only reordered or another
     /// receiver asks.
     BackOff,
     /// This or another receiver asked; the receiver waits for the source to confirm.
     WaitNcf,
     /// The source confirmed; the receiver waits for the data.
     WaitData,
-    /// The receiver gave the range up, and will report it in its turn.
+    /// The receiver gave the range up, but has not reported the loss yet.
     Lost,
 }
 
@@ -97,10 +97,9 @@ pub(super) struct Request<'a> {
     /// The first position after all known positions: a gap that ends here is the last gap.
     pub(super) next: u64,
     /// The first position that this scan asks for and that no receiver is known to have asked for
-    /// before. Only the answer for this position can be timed: for any other position, the answer
-    /// to an earlier NAK may be on its way.
+    /// before. The answer for this position can be timed, because no earlier NAK caused it.
     pub(super) fresh: Option<u64>,
-    /// True when the session has no credit: too little has come from the sender.
+    /// True when the session has no credit for requests: too little has come from the sender.
     pub(super) is_starved: bool,
     /// A range that is due, but cannot be asked for now, is put off by at least this time.
     pub(super) rest: Duration,
@@ -118,21 +117,21 @@ impl Gaps {
         }
     }
 
-    /// Returns true when there is room for a gap that begins at `first`, after all others.
+    /// Returns true when there is room for a gap that begins at `first`, after all other gaps.
     pub(super) fn can_open(&self, first: u64) -> bool {
         self.list.len() < self.count_max || self.list.back().is_some_and(|gap| gap.end == first)
     }
 
-    /// Notes that `first..end`, after everything known, is missing. Returns false when there is no
-    /// room; an empty range changes nothing.
+    /// Notes that the positions `first..end`, which follow all known positions, are missing.
+    /// Returns false when there is no room. An empty range changes nothing.
     pub(super) fn open(&mut self, first: u64, end: u64, now: Instant, due: Instant) -> bool {
         if first >= end {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // The last gap grows if the receiver has not asked for it yet. Unless it was given up,
-            // it also grows if there is no room for another gap. The new part then shares the
-            // timer of the old part.
+            // The last gap grows if the receiver has not asked for it yet. If there is no room for
+            // another gap, it also grows later, until it is given up. The new part shares the timer
+            // of the old part.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
@@ -150,8 +149,8 @@ impl Gaps {
         true
     }
 
-    /// Notes that `first..end`, after everything known, is lost. Returns false when there is no
-    /// room.
+    /// Notes that the positions `first..end`, which follow all known positions, are lost. Returns
+    /// false when there is no room.
     pub(super) fn open_lost(&mut self, first: u64, end: u64) -> bool {
         let is_full = self.list.len() > self.count_max;
         match self.list.back_mut() {
@@ -187,7 +186,7 @@ impl Gaps {
         self.list.len() < self.count_max || position == gap.first || position + 1 == gap.end
     }
 
-    /// Takes `position` out of the range at `index`, which holds it.
+    /// Takes `position` out of the range at `index`; the position must lie in this range.
     pub(super) fn fill(&mut self, index: usize, position: u64) {
         let gap = &mut self.list[index];
         if gap.first + 1 == gap.end {
@@ -224,7 +223,8 @@ impl Gaps {
         self.has_lost && rest.any(|gap| gap.state == NakState::Lost)
     }
 
-    /// Returns one past the last position before `next` that is not missing.
+    /// Looks below `next` for the last position that is not missing, and returns the position after
+    /// it.
     pub(super) fn arrived_end(&self, next: u64) -> u64 {
         let mut end = next;
         for gap in self.list.iter().rev() {
@@ -261,7 +261,7 @@ impl Gaps {
             .sum()
     }
 
-    /// Returns [`Gap::found`], a time, of the first gap that ends after `position`.
+    /// Returns the time [`Gap::found`] of the first gap that ends after `position`.
     pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
         let index = self.list.partition_point(|gap| gap.end <= position);
         self.list.get(index).map(|gap| gap.found)
@@ -276,8 +276,8 @@ impl Gaps {
         })
     }
 
-    /// Moves the gaps in `first..end` that are in back-off to `WaitNcf` until `due`. The range is a
-    /// parity group, and a parity request for other gaps of the group covers these gaps, too.
+    /// Moves the gaps of the parity group `first..end` from `BackOff` to `WaitNcf`, with the
+    /// deadline `due`: the parity that the receiver asked for because of one gap repairs them, too.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {
@@ -325,13 +325,13 @@ impl Gaps {
         index.and_then(|index| self.list.remove(index))
     }
 
-    /// Returns true when [`Gaps::take_lost`] may give something.
+    /// Returns true when [`Gaps::take_lost`] may return a range.
     #[inline]
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// Returns true when [`Gaps::take_lost_at`] would give something.
+    /// Returns true when [`Gaps::take_lost_at`] would return a range.
     pub(super) fn is_lost_at(&self, position: u64) -> bool {
         self.list
             .front()
@@ -395,7 +395,7 @@ impl Gaps {
     /// Takes one step with every range whose deadline has come. Returns the number of positions
     /// given up.
     ///
-    /// **Cost**: one step for each range, and no more often than every [`Timing::scan_interval`].
+    /// **Cost**: a visit to each range, at most once in every [`Timing::scan_interval`].
     pub(super) fn expire(
         &mut self,
         now: Instant,
@@ -433,7 +433,8 @@ impl Gaps {
         lost
     }
 
-    /// Splits the range at `index` where the request's budget or limit ends inside it.
+    /// If the scan may ask only for the first part of the range at `index`, makes the rest of the
+    /// range a range of its own.
     fn cut_to_budget(&mut self, index: usize, request: &Request<'_>) {
         let gap = &self.list[index];
         let end = request
@@ -444,9 +445,9 @@ impl Gaps {
         }
     }
 
-    /// Applies `change` to the missing parts of `first..end`, except to lost ones. When there is no
-    /// room to split a range, the range stays unchanged: this costs one needless NAK and loses
-    /// nothing.
+    /// Applies `change` to the missing parts of `first..end`, except to lost parts. A range that
+    /// must be split for this, but for which there is no room, stays unchanged: this costs at most
+    /// a needless NAK.
     fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
         let mut index = self.list.partition_point(|gap| gap.end <= first);
         while index < self.list.len() && self.list[index].first < end {
@@ -479,7 +480,8 @@ impl Gaps {
         self.list.insert(index + 1, rest);
     }
 
-    /// Merges the range at `index` into the range before it, if both have the same state.
+    /// Merges the range at `index` into the range before it, if [`Gap::merges_with`] allows it.
+    /// Returns true when it merged them.
     fn merge_back(&mut self, index: usize) -> bool {
         let merges = index > 0 && self.list[index - 1].merges_with(&self.list[index]);
         if merges {
@@ -566,8 +568,8 @@ impl Gap {
                     && request.is_starved
                     && now.since(self.found) >= timing.repair_time_max
                 {
-                    // The receiver has no credit to ask, because too little came from the sender,
-                    // and `repair_time_max` has passed.
+                    // Too little came from the sender, so the receiver has no credit to ask, and
+                    // `repair_time_max` has passed since it found the range missing.
                     return self.lose();
                 } else {
                     self.due = again;
@@ -626,12 +628,13 @@ impl Request<'_> {
 /// How many times in a row other receivers' NAKs may put off this receiver's NAK while the source
 /// confirms none.
 const SILENCED_MAX: u8 = 4;
-/// Number of requests without a confirmation, and of confirmations without data, after which a
-/// position counts as unanswered ([`Gaps::is_answered`]).
+/// After this many requests without an NCF, a position counts as unanswered
+/// ([`Gaps::is_answered`]).
 const VAIN_NCF_TRIES: u16 = 2;
+/// After this many NCFs without data, a position counts as unanswered ([`Gaps::is_answered`]).
 const VAIN_DATA_TRIES: u16 = 4;
-/// The most packets of a short tail ([`Gap::is_short_tail`]). Judgement: asking for 8 packets again
-/// without a long wait costs a paused sender little.
+/// The most packets of a short tail ([`Gap::is_short_tail`]), for which a receiver soon asks again.
+/// Judgement: 8 packets sent twice cost a sender that has paused little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

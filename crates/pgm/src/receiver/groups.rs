@@ -1,5 +1,5 @@
-//! The parity groups of one session whose packets the receiver keeps, so that it can recover lost
-//! members.
+//! The parity groups of one session. The receiver keeps the packets of these groups, so that it can
+//! recover lost members.
 //!
 //! The module does not know what is missing or asked for. In: members and parity packets as they
 //! come, and the position before which no packet is wanted any more. Out: lost members, once a
@@ -8,15 +8,15 @@
 //! ```text
 //!   position   | group 16  | group 24  | group 32  | group 40 ...
 //!              |  closed   |  kept     |  closed   |  kept
-//!                whole, recovered or given out       some of its packets are missing
+//!                whole, recovered or unwanted        some of its packets are missing
 //! ```
 //!
-//! A packet opens its group only if no other packet of the group was received before: the group
-//! would lack such an earlier packet for ever, because it was not kept. A group is barred when it
+//! Only the first packet received of a group may open it. If a later packet opened it, the group
+//! would lack the earlier ones for ever, because they were not kept. A group is barred when it
 //! outgrows the memory, or when its packets contradict each other: it stays in the list without
 //! packets, so that it is not opened again.
 //!
-//! Invariants: groups lie in the order of their positions; all memory, with the decoder's, is
+//! Invariants: groups lie in the order of their positions; all memory, including the decoder's, is
 //! borrowed from the store, and is at most `bytes_max`.
 
 use std::collections::VecDeque;
@@ -33,14 +33,14 @@ pub(super) struct Groups {
     code: Code,
     work: Workspace,
     list: VecDeque<Kept>,
-    /// Empty groups, whose memory serves the next groups.
+    /// Empty groups, kept so that new groups can reuse their memory.
     spare: Vec<Group>,
     /// Number of bytes borrowed from the store.
     used_bytes: usize,
     bytes_max: usize,
 }
 
-/// One group in the list.
+/// A group in the list, and its first position.
 #[derive(Debug)]
 struct Kept {
     first: u64,
@@ -52,7 +52,7 @@ struct Kept {
 pub(super) enum Standing {
     /// The group is not kept, or its parity is of no use.
     Closed,
-    /// The group lacks this many packets, counted from a full group.
+    /// The group has this many packets fewer than a full group.
     Lacks(u32),
 }
 
@@ -67,8 +67,9 @@ impl Standing {
 }
 
 impl Groups {
-    /// Makes an empty list for groups of `group_size` packets of at most `payload_bytes_max` bytes.
-    /// `None` when the code has no such size, or there is no room for the decoder.
+    /// Makes an empty list for groups of `group_size` packets with payloads of at most
+    /// `payload_bytes_max` bytes. `None` when the erasure code has no such group size, or there is
+    /// no memory for the decoder.
     pub(super) fn new(
         store: &mut HeldStore,
         combine: Combine,
@@ -167,12 +168,12 @@ impl Groups {
         group.is_full(&self.code) && !group.is_barred()
     }
 
-    /// Keeps a parity packet of the group that begins at `first`, which is in the list. Returns
-    /// true when lost members can now be recovered.
+    /// Keeps a parity packet of the group that begins at `first`. Returns true when lost members
+    /// can now be recovered.
     ///
     /// # Errors
-    /// The reason to drop the packet: the group is barred, has the packet already, or is barred now
-    /// because the packet contradicts others.
+    /// The reason to drop the packet: the group is not in the list, was barred before, has the
+    /// packet already, or is barred now because the packet contradicts others.
     pub(super) fn add_parity(
         &mut self,
         store: &mut HeldStore,
@@ -197,9 +198,10 @@ impl Groups {
         }
     }
 
-    /// Calls `visit` with each lost member of the full group that begins at `first`: position,
-    /// payload, OPT_FRAGMENT. Then closes the group. When its packets contradict each other, bars
-    /// the group instead and returns false.
+    /// Recovers the lost members of the group that begins at `first`, which has enough packets.
+    /// Calls `visit` with each member's position, payload and OPT_FRAGMENT, closes the group and
+    /// returns true. If the group's packets contradict each other, bars the group instead and
+    /// returns false.
     pub(super) fn recover(
         &mut self,
         store: &mut HeldStore,
@@ -241,7 +243,7 @@ impl Groups {
         }
     }
 
-    /// Takes a group out of the list; its memory serves the next group.
+    /// Takes a group out of the list, and keeps its memory for the next group.
     fn close(&mut self, store: &mut HeldStore, index: usize) {
         let Some(mut kept) = self.list.remove(index) else {
             return;
@@ -291,8 +293,8 @@ impl Groups {
 
 /// Memory that an entry of the list takes, in bytes.
 const KEPT_BYTES: usize = size_of::<Kept>();
-/// The most empty groups kept for reuse. About 16 groups wait for parity at 1 % loss and 100,000
-/// packets a second.
+/// How many empty groups are kept for reuse, at most. About 16 groups wait for parity at 1 % loss
+/// and 100,000 packets a second.
 const SPARE_MAX: usize = 16;
 /// Memory that the decoder takes for each member besides its payload, in bytes, rounded up.
 const ROW_BYTES: usize = 256;

@@ -3,43 +3,46 @@
 //!
 //! The module does not decide what to hold or when it is due. In: payloads in any order. Out: the
 //! payload with the lowest position, as a slice of its page. A page is filled from its beginning,
-//! its bytes never move, and it is free again when no payload in it is wanted any more. So neither
-//! holding nor handing out allocates once the store has grown to what the session needs.
+//! its bytes never move, and it is free again when no payload in it is wanted any more. Free pages
+//! are used again, so holding and handing out allocate nothing once the store has grown to what the
+//! sessions need.
 //!
 //! ```text
 //! queue    sqn 7 --.   sqn 9 --.   sqn 12 --.        sorted by position
 //! store    page 3 [ 9 | 7 |    ]   page 5 [ 12 | .. free .. ]   free list: page 4
 //! ```
 //!
-//! Part of the bound is a reserve for messages in pieces. One session at a time may take the
-//! reserve, for one message, and only when the rest has no room. Whatever other sessions hold, that
-//! message can be put together and handed out; then another session may take the reserve. Without
-//! the reserve, several sessions could fill the store with later pieces and all wait for ever.
+//! Part of the store's bound is a reserve for messages in several pieces. One session at a time may
+//! take the reserve, for one message, and only when the rest of the bound is used up. Whatever
+//! other sessions hold, that message can be put together and handed out; then another session may
+//! take the reserve. Without the reserve, the unfinished messages of several sessions could fill
+//! the store, so that none could be finished.
 //!
 //! ```text
 //! bytes_max  [ pages and buffers of all sessions            | reserve: one session's buffer ]
 //! ```
 //!
 //! Invariants: a page belongs to one queue; its `live` is the number of entries that point into it.
-//! Pages and borrowed bytes of all queues together stay within the store's bound, those of one
-//! queue within the queue's bound. Every entry takes at least [`ENTRY_BYTES_MIN`] bytes, so that a
-//! bound on pages bounds the queues, too.
+//! All pages and borrowed bytes together stay within the store's bound; the pages of one queue stay
+//! within its `pages_max`. Every entry takes at least [`ENTRY_BYTES_MIN`] bytes of a page, so the
+//! bound on pages bounds the number of entries, too.
 
 use std::collections::VecDeque;
 
 use super::apdu::Part;
 
-/// The store: pages of all sessions together.
+/// The store: the pages of all sessions.
 #[derive(Debug)]
 pub(super) struct HeldStore {
     pages: Vec<Page>,
     free: Vec<u32>,
-    /// Number of bytes in pages that belong to a queue, and of bytes borrowed for other buffers.
+    /// Bytes of all pages that belong to queues, plus the bytes that `borrow_bytes` set aside.
     used_bytes: usize,
-    /// The most that `used_bytes` may become: the whole bound without the reserve, in bytes.
+    /// The upper limit of `used_bytes`: the bound on the whole store, minus the reserve.
     bytes_max: usize,
     page_bytes: usize,
-    /// Number of bytes that the session with the reserve uses; `used_bytes` does not count them.
+    /// Number of bytes of the reserve in use, which `used_bytes` does not count; `None` while no
+    /// session has the reserve.
     reserve: Option<usize>,
     /// True when a session was refused the reserve, and no memory has been given back since.
     is_awaited: bool,
@@ -53,8 +56,8 @@ struct Page {
 }
 
 impl HeldStore {
-    /// Makes a store of at most `bytes_max` bytes in pages of `page_bytes`, at least one page;
-    /// `reserve_bytes` of the bytes are the reserve.
+    /// Makes a store of at most `bytes_max` bytes; `reserve_bytes` of them are the reserve. A page
+    /// has `page_bytes` bytes; at least one page fits the store, whatever the other numbers.
     pub(super) fn new(bytes_max: usize, page_bytes: usize, reserve_bytes: usize) -> Self {
         Self {
             pages: Vec::new(),
@@ -76,7 +79,8 @@ impl HeldStore {
         &self.pages[entry.page as usize].bytes[start..start + usize::from(entry.len)]
     }
 
-    /// Takes `bytes` of the bound for a buffer kept elsewhere. Returns false when fewer are left.
+    /// Sets `bytes` bytes of the bound aside for a buffer outside the store. Returns false when
+    /// fewer bytes are left.
     pub(super) fn borrow_bytes(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.bytes_max - self.used_bytes;
         if fits {
@@ -85,15 +89,15 @@ impl HeldStore {
         fits
     }
 
-    /// Gives back what [`HeldStore::borrow_bytes`] took.
+    /// Gives back `bytes` bytes that [`HeldStore::borrow_bytes`] set aside.
     pub(super) fn return_bytes(&mut self, bytes: usize) {
         self.used_bytes -= bytes;
         self.tell();
     }
 
-    /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
-    /// Returns false when another session has the reserve; [`HeldStore::take_news`] tells when to
-    /// try again.
+    /// Gives the reserve to a session. The `bytes` that the session has borrowed then count against
+    /// the reserve. Returns false when another session has the reserve; [`HeldStore::take_news`]
+    /// tells when to try again.
     pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
         if self.reserve.is_some() {
             self.is_awaited = true;
@@ -104,12 +108,12 @@ impl HeldStore {
         true
     }
 
-    /// Takes `bytes` more of the reserve, which the calling session must have.
+    /// Takes `bytes` more bytes from the reserve. The calling session must have the reserve.
     pub(super) fn grow_reserve(&mut self, bytes: usize) {
         *self.reserve.get_or_insert(0) += bytes;
     }
 
-    /// Gives back the reserve, with all bytes taken of it.
+    /// Gives the reserve back, with all bytes that were taken from it.
     pub(super) fn return_reserve(&mut self) {
         self.reserve = None;
         self.tell();
@@ -121,12 +125,12 @@ impl HeldStore {
         std::mem::replace(&mut self.has_news, false)
     }
 
-    /// Returns true when at least an eighth of the shared bytes is free.
+    /// Returns true when at least an eighth of the bytes outside the reserve is free.
     pub(super) const fn has_room(&self) -> bool {
         self.bytes_max - self.used_bytes >= self.bytes_max / 8
     }
 
-    /// Returns the number of bytes in use, in pages or borrowed.
+    /// Returns the number of bytes in use, in pages or borrowed, those of the reserve included.
     pub(super) const fn used_bytes(&self) -> usize {
         match self.reserve {
             Some(bytes) => self.used_bytes + bytes,
@@ -162,7 +166,8 @@ impl HeldStore {
 #[derive(Debug)]
 pub(super) struct HeldQueue {
     entries: VecDeque<Entry>,
-    /// The page that the queue is filling, and the number of its bytes in use.
+    /// Index of the page that the queue is filling; `fill` is how many bytes of that page are in
+    /// use.
     page: Option<u32>,
     fill: usize,
     pages: usize,
@@ -212,7 +217,7 @@ impl HeldQueue {
         }
     }
 
-    /// Copies `payload` in for `position`, which is not held yet. Returns false, and changes
+    /// Stores a copy of `payload` for `position`, which is not held yet. Returns false, and changes
     /// nothing, when the queue or the store is full.
     pub(super) fn push(
         &mut self,
@@ -293,12 +298,13 @@ impl HeldQueue {
         self.payload_bytes
     }
 
-    /// Returns true when at most half of the session's pages are taken.
+    /// Returns true when the queue uses at most half of the pages that it may have.
     pub(super) const fn has_room(&self) -> bool {
         self.pages * 2 <= self.pages_max
     }
 
-    /// Takes room for `bytes` bytes, and returns its page and offset; `None` when there is no room.
+    /// Takes room for `bytes` bytes. Returns the page's index and the offset in the page; `None`
+    /// when there is no room.
     fn place(&mut self, store: &mut HeldStore, bytes: usize) -> Option<(u32, usize)> {
         let step = bytes.max(ENTRY_BYTES_MIN);
         if let Some(page) = self.page.filter(|_| self.fill + step <= store.page_bytes) {
@@ -336,7 +342,7 @@ impl Entry {
         self.kind == Kind::Whole
     }
 
-    /// Returns the entry's content; the description of a fragment is read from the store.
+    /// Returns the entry's content; a fragment's [`Part`] is read from the store.
     #[inline]
     pub(super) fn content(&self, store: &HeldStore) -> Content {
         match self.kind {

@@ -83,8 +83,8 @@ pub struct Receiver {
     drops: DropCounters,
     /// A time before which nothing is due.
     wake: Instant,
-    /// The earliest time of the next scan of the sessions. It bounds the work when there are very
-    /// many sessions.
+    /// The next scan of the sessions happens at this time or later. The pause until then bounds the
+    /// work when there are very many sessions.
     rested: Instant,
 }
 
@@ -119,7 +119,7 @@ impl Receiver {
 
     /// Takes one packet and returns what became of it.
     ///
-    /// **Panics**: in debug builds, when time goes back, as in every call that takes the time.
+    /// **Panics**: in debug builds, when `now` is before the `now` of any earlier call.
     #[inline]
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.contract.tell_time(now);
@@ -202,7 +202,7 @@ impl Receiver {
         self.shared.combine = combine;
     }
 
-    /// Limits requests for repairs and SPMs, from now on, to senders that the owner vouches for
+    /// From now on, requests repairs and SPMs only from senders for which the owner vouches
     /// ([`Receiver::vouch`]).
     pub const fn ask_known_only(&mut self) {
         self.shared.limits.asks_known_only = true;
@@ -310,8 +310,8 @@ impl Receiver {
         }
     }
 
-    /// Believes the claims of packets that wait for the sender's confirmation, because the sender
-    /// does not answer.
+    /// Believes the claims of packets that the sender has not confirmed; for a sender that does not
+    /// answer.
     pub fn believe_claims(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.believe_claims();
@@ -350,7 +350,7 @@ impl Receiver {
     }
 
     /// Returns true when the messages of a session are rows of messages ([`wire::pgm::Packed`]).
-    /// Each data packet says whether its message is a row; the last data packet decides.
+    /// Each data packet says whether its message is a row; the latest packet decides.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {
@@ -396,7 +396,7 @@ impl Receiver {
         self.shared.store.used_bytes()
     }
 
-    /// Finds the session of `tsi` at the packet's source; fails when there is none.
+    /// Finds the session with this `tsi` and the packet's source address; fails when there is none.
     fn known_session(&mut self, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         if let Some(session) = self.peers.find(tsi, arrival.source.ip()) {
             return Ok(session);
@@ -407,7 +407,8 @@ impl Receiver {
         })
     }
 
-    /// Finds the session of `tsi` at the packet's source, or adds it.
+    /// Finds the session with this `tsi` and the packet's source address; adds a session
+    /// when there is none.
     fn session(&mut self, now: Instant, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         let source = arrival.source.ip();
         if let Some(known) = self.peers.find(tsi, source) {
@@ -430,8 +431,8 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Removes a session to make room for a new one of a host at `source`. Returns its number, and
-    /// whether the owner knows of it.
+    /// Removes a session to make room for a new one of a host at `source`. Returns the number of
+    /// the removed session, and whether the owner knows of that session.
     fn evict(&mut self, source: IpAddr) -> Option<(u32, bool)> {
         let session = self.peers.evictable(source)?;
         let mut peer = self.peers.remove(session)?;

@@ -2,7 +2,7 @@
 //! order they were made.
 //!
 //! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
-//! from a [`PacketQueue`]. When its memory is full, requests wait for their next turn.
+//! from a [`PacketQueue`]. When the queue is full, a request is made later.
 //!
 //! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. In a NAK, the source's address is the
 //! address that the NAK goes to, because OpenPGM's sources accept no other address.
@@ -64,8 +64,8 @@ impl Outbox {
         self.naks(upstream, Flags::NONE, report, positions.map(Sqn::of))
     }
 
-    /// Asks the sender for parity; each number names a group and a count, and each NAK carries
-    /// `report`. Returns the number of packets made.
+    /// Asks the sender for parity; each of `requests` names a group and a count, and each NAK
+    /// carries `report`. Returns the number of packets made.
     pub(super) fn parity_nak(
         &mut self,
         upstream: &Upstream,
@@ -100,9 +100,10 @@ impl Outbox {
         packets
     }
 
-    /// Asks for an SPM. One request goes to a multicast group with one hop, so that neighbours hear
-    /// it and stay quiet. Another goes where NAKs go: to the sender, or to a network element before
-    /// it. Returns false when there is no room; the timer of SPM requests then starts the next try.
+    /// Asks for an SPM. In a multicast group, one request goes to the group with a TTL of 1, so
+    /// that neighbours hear it and do not ask as well. Another goes where NAKs go: to the sender,
+    /// or to a network element before it. Returns false when there is no room; the timer of SPM
+    /// requests then starts the next try.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
         if self.queue.room_bytes() < 2 * SPMR_BYTES {
             return false;
@@ -115,7 +116,7 @@ impl Outbox {
     }
 
     /// Replies to a poll. Returns false when there is no room: the sender then counts one receiver
-    /// less.
+    /// too few.
     pub(super) fn polr(&mut self, upstream: &Upstream, polr: Polr) -> bool {
         if self.queue.room_bytes() < POLR_BYTES as usize {
             return false;

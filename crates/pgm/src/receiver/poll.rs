@@ -1,4 +1,4 @@
-//! Polls of one sender, by which it counts its receivers, and this receiver's replies.
+//! The polls by which one sender counts its receivers, and this receiver's replies to them.
 //!
 //! The module makes no packets and decides nothing about the sender. In: POLLs of a sender that the
 //! receiver follows, time. Out: when to reply, and with what. A poll costs its sender one packet,
@@ -7,7 +7,7 @@
 //! ```text
 //!            random bits match                  due: POLR
 //!   Quiet ----------------------> Waiting ---------------> Quiet
-//!                                  |   ^ a later round of the poll: draw again
+//!                                  |   ^ a later round of the poll: new time
 //!                                  '---'
 //!                                  '---> Quiet   a poll with another number
 //! ```
@@ -71,14 +71,14 @@ impl Polls {
         });
     }
 
-    /// Returns true when the receiver has heard the first round of a poll, and the latest such poll
-    /// is `sqn` or an earlier one.
+    /// Returns true when the latest poll whose first round was heard has the sequence number `sqn`
+    /// or an earlier one; false when no first round was heard.
     pub(super) fn has_opened(&self, sqn: Sqn) -> bool {
         self.opened
             .is_some_and(|opened| opened == sqn || sqn.is_after(opened))
     }
 
-    /// Returns when the waiting reply is due; [`Instant::NEVER`] when none waits.
+    /// Returns the time at which the waiting reply is due; [`Instant::NEVER`] when none waits.
     pub(super) fn due(&self) -> Instant {
         self.reply.map_or(Instant::NEVER, |reply| reply.due)
     }

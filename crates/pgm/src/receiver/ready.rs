@@ -24,7 +24,7 @@ pub enum Ready<'a> {
         position: u64,
         /// The message's bytes; there may be none.
         data: &'a [u8],
-        /// True when `data` holds several messages, each after its length: see
+        /// True when `data` holds several messages, each with its length in front: see
         /// [`Receiver::is_packed`](super::Receiver::is_packed).
         is_row: bool,
     },
@@ -37,7 +37,7 @@ pub enum Ready<'a> {
         /// Number of lost positions, from `first` on.
         count: u64,
     },
-    /// A sender heard for the first time.
+    /// A sender was heard for the first time.
     Found {
         /// The session's number from now on; it is below `peers_max`.
         session: u32,
@@ -61,7 +61,7 @@ pub enum Ready<'a> {
         session: u32,
     },
     /// The receiver heard nothing of the sender for too long, and what was missing has been
-    /// reported as lost. Or the receiver forgot the sender to make room for another.
+    /// reported as lost. Or the receiver forgot the sender to make room for another sender.
     Expired {
         /// The session.
         session: u32,
@@ -81,26 +81,26 @@ pub struct Position {
     pub tsi: Tsi,
     /// The address that the session's packets come from.
     pub source: IpAddr,
-    /// The address for NAKs that the last SPM named; `None` before the first SPM.
+    /// The address that the last SPM named for NAKs; `None` before the first SPM.
     pub path_nla: Option<IpAddr>,
-    /// The last mark in the session's SPMs, if its source is Towline.
+    /// The last mark in the session's SPMs, if there was one. Only Towline sources send marks.
     pub mark: Option<Mark>,
-    /// The next position that was neither given out nor reported as lost; in `Mode::Arrival`, the
+    /// The first position that was neither given out nor reported as lost; in `Mode::Arrival`, the
     /// lowest missing position. 0 before the first packet with a position.
     pub contiguous: u64,
-    /// The highest position known to exist; `contiguous - 1` when nothing beyond is known.
+    /// The highest position known to exist; `contiguous - 1` when no later position is known.
     pub lead: u64,
     /// The oldest position that the sender can still repair, as far as its packets have said.
     pub trail: u64,
-    /// Number of positions missing, up to the lead.
+    /// How many positions up to `lead` are missing now.
     pub missing: u64,
-    /// Number of payload bytes that the receiver holds until their turn.
+    /// Number of payload bytes that the receiver holds back until their turn comes.
     pub held_bytes: u64,
-    /// Counts of the packets that arrived so far, and of those that were missing at first.
+    /// The counts of the session's data so far: arrived, missed, repaired, lost.
     pub arrived: Arrived,
 }
 
-/// Counts of one session's data since the session was found.
+/// The counts of one session's data since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     /// Number of new data packets: received (repairs included), or recovered by parity.
@@ -118,8 +118,8 @@ pub struct Arrived {
 }
 
 impl Position {
-    /// Returns the number of bytes that arrived, with the IP, UDP and PGM headers of packets
-    /// without options.
+    /// Returns the number of bytes that arrived, headers included: IP, UDP, and PGM without
+    /// options.
     #[must_use]
     pub const fn bytes_with_headers(&self) -> u64 {
         let headers = ip_udp_header_bytes(self.source) + wire::pgm::Data::HEAD_LEN;

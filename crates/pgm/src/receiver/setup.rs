@@ -27,16 +27,17 @@ pub struct ReceiverSetup {
     pub mode: Mode,
     /// The data-destination port: packets to another port are not for this receiver.
     pub destination_port: u16,
-    /// The group that data is sent to, with the UDP port that NAKs go to as well. May be unicast.
+    /// The group or unicast address that data is sent to, and the UDP port. NAKs go to the same
+    /// port, unless the source's mark names another.
     pub group: SocketAddr,
     /// The interface that packets leave by, until a sender is heard on another interface.
     pub path: PathId,
     /// The seed that determines every random choice.
     pub seed: u64,
     /// True when a stage between the network and the receiver checks and decrypts all packets with
-    /// a key: their data has no checksum. The packets are genuine but may be old. So the receiver
-    /// takes no data and asks for nothing before the owner vouches for the sender
-    /// ([`super::Receiver::vouch`]).
+    /// a key. Then data packets need no PGM checksum. The packets are genuine, but may be old
+    /// recordings. So the receiver takes no data and requests none before the owner vouches for the
+    /// sender ([`super::Receiver::vouch`]).
     pub is_protected: bool,
     /// This host's own address: requests from this address are this host's own, looped back.
     pub own_nla: IpAddr,
@@ -51,15 +52,15 @@ pub(super) struct Limits {
     pub(super) page_bytes: usize,
     pub(super) pages_max: usize,
     pub(super) total_bytes: usize,
-    /// The longest payload that parity can recover, in bytes, and the memory that each sender may
-    /// take for parity, in bytes.
+    /// The longest payload that parity can recover, in bytes.
     pub(super) payload_bytes_max: usize,
+    /// The memory that each sender may take for parity, in bytes.
     pub(super) fec_bytes: usize,
     pub(super) parts: PartLimits,
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
     pub(super) late_join: LateJoin,
-    /// True when NAKs go where the SPMs say; otherwise they go to the SPMs' sender.
+    /// True when NAKs go to the address that SPMs name (path NLA); otherwise they go to the source.
     pub(super) asks_path: bool,
     /// True when the receiver asks only senders that the owner vouches for.
     pub(super) asks_known_only: bool,
@@ -74,8 +75,8 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(config: &Config) -> Self {
         let window_bytes = config.rx_window_bytes();
-        // A page must hold the longest TSDU; with several pages, the memory limit is used up in
-        // smaller steps.
+        // Small pages (a 16th of `window_bytes` if possible) use up the memory limit in small
+        // steps. But every page must hold the longest TSDU.
         let page_bytes = (window_bytes / 16).clamp(config.mtu().max(2048), PAGE_BYTES_MAX);
         Self {
             span_max: u64::from(config.rx_window_sqns()),

@@ -78,8 +78,8 @@ impl Receiver {
         {
             let store = &mut self.shared.store;
             if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
-                // A packet without options holds no row of several messages. An earlier packet that
-                // claimed to hold a row may have been forged, so its claim ends here.
+                // A packet without options cannot hold several messages. If an earlier packet set
+                // `is_packed`, that packet may have been forged.
                 peer.is_packed = false;
                 peer.count_data(header.kind, &mut self.shared.counters);
                 let range = packet.tsdu_range();
@@ -232,7 +232,8 @@ impl Receiver {
     ) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
         let notes = SpmNotes::of(packet.options());
-        // A receiver that begins with the next packet gets nothing from a session that has ended.
+        // With `LateJoin::Now`, a receiver begins with the next packet, so it gets nothing from a
+        // session that has ended.
         let joins_late = self.shared.limits.late_join != LateJoin::Now;
         let source = arrival.source.ip();
         if notes.is_fin && !joins_late && self.peers.find(tsi, source).is_none() {
@@ -250,7 +251,7 @@ impl Receiver {
         verdict
     }
 
-    /// Takes another receiver's request, which is heard because it was multicast.
+    /// Takes a NAK or SPMR that another receiver multicast.
     fn heard_request(
         &mut self,
         now: Instant,
@@ -308,7 +309,7 @@ impl Receiver {
     }
 
     /// Returns true for a NAK or NCF about parity, and then counts it. Such a packet says how many
-    /// packets of a group are missing, not which.
+    /// packets of a transmission group are missing, not which.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);
@@ -363,8 +364,9 @@ impl Receiver {
     }
 }
 
-/// The most senders with the same TSI to which another receiver's request is applied. Further such
-/// senders are most likely forged. Ignoring a request only makes this receiver send one itself.
+/// Another receiver's request is applied to at most this many senders with the same TSI. Further
+/// such senders are most likely forged. If a request is ignored for a sender, this receiver only
+/// sends its own request there.
 const SHARING_MAX: usize = 4;
 
 /// What the options of an NCF say.

@@ -4,17 +4,17 @@
 //! ask.
 //!
 //! ```text
-//!            due: ask                        SPM, from anywhere
+//!            due: ask                        SPM, in any state
 //! BackOff ------------> Waiting --.               |
 //!    |  heard a request    ^      | due: draw     v
 //!    '---------------------'      '--> BackOff   Quiet
 //! ```
 //!
-//! From the configured number of retries on, the wait doubles with each try, up to 32 times its
-//! start. A receiver never stops asking, since without an SPM it would lose data. But a receiver
-//! that gets no answer asks less often.
+//! After the configured number of retries, each further try doubles the wait, up to 32 times the
+//! first wait. A receiver never stops asking, since without an SPM it would lose data. But a
+//! receiver that gets no answer asks less often.
 //!
-//! **Spec**: RFC 3208 section 13.5. Deviation: the RFC neither ends the repetition nor slows it.
+//! **Spec**: RFC 3208 section 13.5. Deviation: the RFC does not make the wait longer.
 
 use std::time::Duration;
 

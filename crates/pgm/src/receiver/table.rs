@@ -1,26 +1,26 @@
-//! The senders that a receiver knows, by session number, and by TSI and address; their number is
-//! bounded. Two addresses with one TSI are two senders: the one that was heard first may be forged.
+//! The senders that a receiver knows, found by session number, or by TSI and address. Their number
+//! is bounded. One TSI at two addresses makes two senders, because either address may be forged.
 //!
-//! The table does not judge packets. When it is full, the sender that has proved least makes room:
-//! a sender whose session is over, or that sent only a few packets; among these, the sender that
-//! has been silent longest. A sender that proved itself, or that the owner vouches for, is not
-//! displaced before its session is over, unless its host or network has more than its share. So a
-//! million forged TSIs fill a bounded table and cost no real session, and one host whose sessions
-//! are all proven keeps no other host out.
+//! When the table is full, a new session displaces one that is over, or an unproven one, whose
+//! sender has sent only a few packets. Among these, the sender that has been silent longest goes. A
+//! sender that has sent more packets, or that the owner vouches for, is not displaced before its
+//! session is over, unless its host or network has more than its share. So a million forged TSIs
+//! fill a bounded table and cost no real session, and one host whose sessions are all proven keeps
+//! no other host out.
 //!
 //! ```text
-//!   host of the new session has     what may make room for the session
-//!   less than its share             what is over; an unproven one; one of a greedy host or network
-//!   less, but its network has its   what is over; of its network: an unproven one, one of a
+//!   host of the new session has     sessions that may be displaced
+//!   less than its share             all over or unproven; one of a greedy host or network
+//!   less, but its network is full   all that are over; of its network: the unproven, one of a
 //!                                   greedy host
-//!   its share or more               what is over; of its own: an unproven one
+//!   its share or more               all that are over; of this host: the unproven
 //! ```
 //!
-//! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters. A
-//! host or network with more than its share is greedy. Shares count only when the table is full. Of
-//! a greedy host's sessions, the one that was found last goes first: packets with forged addresses
-//! can make a host greedy, and its own sessions were mostly found before. Sessions that the owner
-//! vouches for go after all others.
+//! A host's share is a quarter of the places; the share of a network (an IPv6 /64) is three
+//! quarters. A host or network is full when it has its share, and greedy when it has more. Shares
+//! count only when the table is full. Of a greedy host's sessions, the one that was found last goes
+//! first: packets that forge a host's address can make the host greedy, and the host's real
+//! sessions were mostly found before. Sessions that the owner vouches for go after all others.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot; `places` has the number of senders of each
@@ -43,17 +43,17 @@ pub(super) struct PeerTable {
     slots: Vec<Slot>,
     index: BTreeMap<(Tsi, IpAddr), u32>,
     free: Vec<u32>,
-    /// The sender looked up last; packets come in runs of one sender.
+    /// The sender that was looked up last: many packets of one sender come in a row.
     latest: (Tsi, IpAddr, u32),
     /// The two ends of the list of evictable slots: the slots of the senders heard least recently
     /// (`eldest`) and most recently (`youngest`).
     eldest: u32,
     youngest: u32,
     peers_max: usize,
-    /// Number of senders in the table for each host and each network.
+    /// For each host and each network, its number of senders in the table.
     places: BTreeMap<Party, usize>,
     greedy: Greedy,
-    /// Number of senders entered in the table so far.
+    /// Number of senders that were entered in the table so far.
     found: u64,
 }
 
@@ -150,9 +150,9 @@ impl PeerTable {
     /// Returns the session that makes room for a new session of a host at `address`, when no number
     /// is free.
     ///
-    /// An unproven session is removed before a real session that is over. If the table forgot a
-    /// real session too soon, the session's last repairs would open it anew and its data would be
-    /// given out twice. A proven session is removed last.
+    /// Unproven sessions are removed first, then sessions that are over and whose sender was real.
+    /// If the table forgot these too soon, their last repairs would open them anew, and their data
+    /// would be given out twice. A proven session of a greedy host or network is removed last.
     ///
     /// **Cost**: looks at up to [`EVICTION_STEPS_MAX`] sessions, or at all sessions when a session
     /// of a greedy host is removed.
@@ -183,8 +183,8 @@ impl PeerTable {
         if remembered.is_some() || is_nobody_greedy {
             return remembered;
         }
-        // When the new session's network has its share, only a host with more than its own share
-        // gives up a proven session.
+        // When the new session's network has used up its share, only a host with more than its own
+        // share loses a proven session.
         let is_greedy = |peer: &Peer| {
             let mut parties = Party::all_of(peer.source);
             parties.any(|party| {
@@ -266,7 +266,7 @@ impl PeerTable {
         self.slots.len() as u32
     }
 
-    /// Returns how many places of the table are the share of a host or a network.
+    /// Returns the share of a host or a network: a number of places in the table.
     fn share_max(&self, party: Party) -> usize {
         let own_max = self.peers_max.div_ceil(HOST_PART);
         match party {
@@ -317,18 +317,18 @@ impl PeerTable {
     }
 }
 
-/// Judgement: one host's share is a quarter of the places, more than most hosts need. If the share
-/// were smaller, an attacker with many forged addresses could displace more sessions of a real
-/// host.
+/// Judgement: a host's share is a quarter of the table's places, more than most hosts need. When
+/// the table is full, a host loses proven sessions only above its share. With a smaller share,
+/// forged senders could displace more sessions of a real host.
 const HOST_PART: usize = 4;
 
-/// The most sessions that are looked at in search of an unproven one to evict.
+/// The search for an unproven session to evict looks at no more sessions than this.
 const EVICTION_STEPS_MAX: usize = 64;
 
 /// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// The lowest and the highest address in the order of addresses.
+/// The least and the greatest [`IpAddr`], for a range over all addresses.
 const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const HIGHEST: IpAddr = IpAddr::V6(Ipv6Addr::new(
     0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,

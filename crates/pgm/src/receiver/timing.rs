@@ -9,22 +9,22 @@
 //!          back-off     round trip,      data, its
 //!                       its lateness     lateness
 //!
-//!   back_off_min  a sixteenth of the round trip, 200 us to 2 ms: what reordering needs
-//!   back_off_max  that, and up to four round trips for many: the first to ask silences the rest
-//!   wait_ncf      1.25 round trips and four times the lateness of confirmations
-//!   wait_data     1/8 round trip, and the time that repairs take with four times its lateness
+//!   back_off_min  1/16 round trip, within 200 us to 2 ms: packets may arrive reordered
+//!   back_off_max  back_off_min and, in a large group, up to four round trips
+//!   wait_ncf      1.25 round trips, and four times the mean lateness of confirmations
+//!   wait_data     1/8 round trip, the mean time of repairs, and four times their mean lateness
 //!
 //!   density of the back-off, group of 1:   |              group of 1,000:            __/
 //!                                         min                            min ______--  max
 //! ```
 //!
-//! A lone receiver needs no suppression delay. In a large group few receivers draw a short wait,
-//! whatever the group's size, and the first NAK silences the rest. So the number of NAKs for a
-//! packet that all receivers lost grows with the logarithm of the group's size.
+//! In a large group only a few receivers draw a short back-off, and the first NAK silences the
+//! rest. So the number of NAKs for a packet that all receivers lost grows only with the logarithm
+//! of the group's size. A lone receiver has no other receiver to wait for.
 //!
 //! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL) and 15.2.2. The
 //! truncated exponential back-off and its bound of four round trips are those of RFC 5401 section
-//! 3.2.3. The smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
+//! 3.2.3. The smoothing is that of RFC 6298. Deviation: RFC 3208 draws the back-off uniformly.
 
 use std::time::Duration;
 
@@ -35,36 +35,37 @@ use crate::{Config, Timer};
 /// The present timers of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// The bounds of the random wait before a NAK (NAK_RB_IVL within NAK_BO_IVL).
+    /// The shortest and the longest back-off (NAK_BO_IVL), the random wait before a NAK.
     pub(super) back_off_min: Duration,
     pub(super) back_off_max: Duration,
-    /// The wait for a confirmation (NAK_RPT_IVL).
+    /// How long a NAK waits for its confirmation (NAK_RPT_IVL).
     pub(super) wait_ncf: Duration,
-    /// The wait for data after a confirmation (NAK_RDATA_IVL).
+    /// How long a confirmed NAK waits for its repair (NAK_RDATA_IVL).
     pub(super) wait_data: Duration,
-    /// The limits of tries (NAK_NCF_RETRIES and NAK_DATA_RETRIES).
+    /// The most NAKs for a packet without a confirmation (NAK_NCF_RETRIES), and with a confirmation
+    /// but without a repair (NAK_DATA_RETRIES), once `repair_time_max` has passed.
     pub(super) ncf_tries_max: u16,
     pub(super) data_tries_max: u16,
-    /// The least time for which the receiver waits for a repair, even when all tries are used up.
+    /// The shortest time before a missing packet counts as lost, however many NAKs were sent.
     pub(super) repair_time_max: Duration,
     /// The pause between two scans of all gaps. It bounds the work when there are very many gaps.
     pub(super) scan_interval: Duration,
-    /// The timers that the configuration sets and that do not follow measurements.
+    /// The timers as configured.
     set: TimersSet,
     told: BackOffTold,
-    /// Number of receivers that the sender counts, or the number assumed.
+    /// Number of receivers: as counted by the sender, or as assumed.
     group_size: u32,
-    /// The round trip: the shortest recent time from a NAK to its confirmation; zero before one is
-    /// known.
+    /// The round trip: the shortest recent time from a NAK to its confirmation; zero before a
+    /// round trip is known.
     round_trip: Duration,
-    /// The time by which confirmations, on average, come later than the round trip.
+    /// How much longer than the round trip a confirmation takes on average.
     confirmation_late: Duration,
     /// The shortest time from a NAK to its confirmation among the samples counted so far, and the
     /// number of these samples; both begin anew after [`SAMPLES`] samples.
     least: Duration,
     samples: u8,
-    /// Mean time from a confirmation to its repair, and how much later than this mean repairs come
-    /// on average; `None` before the first repair that counts.
+    /// Mean time from a confirmation to its repair, and by how much repairs exceed this mean on
+    /// average; `None` before they are known.
     data: Option<(Duration, Duration)>,
     /// The number of repairs in a row that came after the wait for them had ended, and the shortest
     /// time that one of these repairs took after its confirmation.
@@ -72,7 +73,7 @@ pub(super) struct Timing {
     late_repair: Duration,
 }
 
-/// The timers that the configuration sets.
+/// The timers as configured; those that are [`Timer::Auto`] follow measurements.
 #[derive(Clone, Copy, Debug)]
 struct TimersSet {
     back_off_min: Timer,
@@ -90,8 +91,8 @@ struct BackOffTold {
 }
 
 impl BackOffTold {
-    /// Returns the longest back-off: the value that packets told, or `own` if they told none. Keeps
-    /// it within the range that packets told, if they told one.
+    /// Returns the longest back-off: the value named in packets, or `own` if no packet named one.
+    /// The result stays within the range named in packets, if there is one.
     fn apply(&self, own: Duration) -> Duration {
         let told = self.interval.unwrap_or(own);
         match self.range {
@@ -161,10 +162,9 @@ impl Timing {
 
     /// Notes that a confirmation came `sample` after the first NAK for its packet.
     ///
-    /// A loss on the way makes a sample longer, never shorter, and longer timers make such samples
-    /// longer still. So the shortest of several samples is the round trip. If the NAK was repeated
-    /// before the confirmation came, the sample alone is no round trip (Karn's algorithm), but it
-    /// makes the next wait longer.
+    /// A loss on the way only makes a sample longer, so the shortest of several samples is the
+    /// round trip. If the NAK was repeated before the confirmation came, this sample alone is not
+    /// taken as the round trip (Karn's algorithm), but it makes the next wait longer.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_repeated = sample > self.wait_ncf;
@@ -186,10 +186,10 @@ impl Timing {
         self.follow();
     }
 
-    /// Notes that a repair came `sample` after its confirmation. When `sample` is longer than the
-    /// wait, usually the repair was lost and asked for again, or a host stood still. When several
-    /// repairs in a row are that late, the source has much to repair, and the shortest of the times
-    /// counts.
+    /// Notes that a repair came `sample` after its confirmation. A repair later than `wait_data` is
+    /// late and does not count: usually the first repair was lost, or a host stood still. But after
+    /// [`LATE_REPAIRS`] late repairs in a row the source is probably slow, and the shortest of
+    /// their times counts.
     pub(super) fn repaired_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_late = sample > self.wait_data;
@@ -216,8 +216,8 @@ impl Timing {
 
     fn follow(&mut self) {
         let round_trip = self.round_trip;
-        // A lone receiver needs no suppression delay. A few receivers cannot make many NAKs: they
-        // wait no longer than on a LAN, so that repairs on a long path do not come later still.
+        // A lone receiver has no other receiver to wait for. A few receivers cannot send many NAKs:
+        // even on a long path they wait no longer than on a LAN, so that repairs come sooner.
         let doublings = self.group_size.ilog2();
         let many = doublings.saturating_sub(FEW_DOUBLINGS).min(MANY_DOUBLINGS);
         let nearby = LISTENING_FEW * doublings.min(FEW_DOUBLINGS) + LISTENING_MANY * many;
@@ -237,15 +237,16 @@ impl Timing {
         self.set_back_off(reordering, listening.max(nearby));
     }
 
-    /// Sets the shortest back-off and its random part, unless the configuration sets them.
+    /// Sets the shortest back-off to `min` and the longest to `min + spread`, unless the
+    /// configuration or packets set other values.
     fn set_back_off(&mut self, min: Duration, spread: Duration) {
         let min = self.set.back_off_min.or(min);
         self.back_off_max = self.set.back_off_max.or(self.told.apply(min + spread));
         self.back_off_min = min.min(self.back_off_max);
     }
 
-    /// Draws the back-off, the random wait before a NAK. It is never zero: the receiver must not
-    /// ask for a packet that is only out of order.
+    /// Draws the back-off, the random wait before a NAK. It is never zero, because the
+    /// missing packet may only be out of order.
     #[doc(alias = "NAK_BO_IVL")]
     pub(super) fn draw_back_off(&self, rng: &mut Rng) -> Duration {
         let spread = self.back_off_max.saturating_sub(self.back_off_min);
@@ -260,9 +261,8 @@ impl Timing {
 
     /// Returns how long a NAK waits for its confirmation. If the configuration sets a time, every
     /// NAK waits that long. Otherwise a NAK with `is_patient` waits for more than a round trip, and
-    /// any other NAK for at most [`WAIT_AGAIN_MAX`]. On a long path, the receiver thus repeats the
-    /// other NAKs before an answer can come. If it waited for each answer, a packet whose repair
-    /// was lost as well would come several round trips late.
+    /// any other NAK for at most [`WAIT_AGAIN_MAX`], even where a round trip is longer: so a packet
+    /// whose first NAK or repair was lost does not wait a round trip more for each further NAK.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
@@ -271,7 +271,7 @@ impl Timing {
     }
 
     /// Returns the time to add to the back-off after `tries` requests without an answer. It is 0
-    /// after the first try and about doubles with each further one: NAKs must not flood a source
+    /// after the first try and about doubles with each further try: NAKs must not flood a source
     /// that cannot answer yet.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
@@ -281,14 +281,15 @@ impl Timing {
         (step * ((1 << doublings) - 1)).min(step.max(PATIENCE_MAX))
     }
 
-    /// Returns how long another receiver's NAK silences this receiver's.
+    /// Returns how long another receiver's NAK keeps this receiver from asking for the same packet.
     pub(super) fn wait_silenced(&self) -> Duration {
         self.wait_ncf.max(self.wait_data)
     }
 }
 
-/// Returns the binary logarithm of a number of at least 1. Argument and result have 16 binary
-/// places. Between powers of two the result is linear, which is close enough for a density.
+/// Returns the binary logarithm of a number of at least 1. Argument and result are fixed-point
+/// numbers with 16 binary places. Between powers of two the result is linear, which is close enough
+/// for drawing a back-off.
 const fn log2(number: u64) -> u64 {
     let power = 63 - number.leading_zeros() as u64;
     let fraction = (number << (63 - power) << 1) >> 48;
@@ -297,47 +298,48 @@ const fn log2(number: u64) -> u64 {
 
 /// The longest back-off that packets from the network can set. A judgement.
 const BACK_OFF_TOLD_MAX: Duration = Duration::from_secs(1);
-/// The numbers 1 and e, with 16 binary places.
+/// The numbers 1 and e, as fixed-point numbers with 16 binary places.
 const ONE: u64 = 1 << 16;
 const E: u64 = 178_145;
-/// The number of receivers assumed while the sender does not know it. A judgement: too large a
-/// number costs a lone receiver half a back-off, too small a number costs a large group a storm
-/// of NAKs.
+/// The assumed number of receivers, used while the sender does not know the number. A judgement:
+/// too large a number makes a lone receiver wait needlessly, too small a number lets a large group
+/// send a storm of NAKs.
 const GROUP_SIZE_ASSUMED: u32 = 128;
-/// The largest group that counts: a sender that claims more receivers cannot make them wait longer.
+/// The largest group size that is taken into account: a sender that claims more receivers cannot
+/// make them wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// Bounds of the time added between NAKs: at most 8 doublings, and at most [`PATIENCE_MAX`] or one
-/// wait for a confirmation, whichever is longer.
+/// Bounds of the time that [`Timing::patience`] adds: at most 8 doublings, and at most
+/// [`PATIENCE_MAX`] or one wait for a confirmation, whichever is longer.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
-/// How long reordering may delay a packet on a LAN, and at most on longer paths: bounds of the
-/// shortest back-off. A judgement.
+/// How long reordering may delay a packet on a LAN, and the longest such delay on other paths: the
+/// bounds of the shortest back-off. A judgement.
 const BACK_OFF_MIN: Duration = Duration::from_micros(200);
 const REORDERING_MAX: Duration = Duration::from_millis(2);
 /// The largest `ilog2` of a small group's size: a group of fewer than 16 receivers is small.
 const FEW_DOUBLINGS: u32 = 3;
-/// The random part of the back-off and the two waits before anything is measured, as on a LAN
-/// whose hosts are busy.
+/// Used until something is measured, and right for a LAN with busy hosts: the random part of the
+/// back-off, and the waits for a confirmation and for a repair.
 const SPREAD_START: Duration = Duration::from_micros(1800);
 const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
 /// The shortest wait for a confirmation or a repair. A judgement: a busy host may need 1 ms to
 /// answer although nothing is lost.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// Steps of the random part of the back-off on a LAN: the shorter step for each doubling of a
-/// small group, and the longer step for each of `MANY_DOUBLINGS` further doublings. All steps
-/// together are `SPREAD_START`, the time used before anything is measured.
+/// Steps that add up to the random part of the back-off on a LAN: the first for each of the first
+/// `FEW_DOUBLINGS` doublings of the group's size, the second for each of the next `MANY_DOUBLINGS`.
+/// All steps together are `SPREAD_START`.
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
 /// The longest wait of a NAK that is not patient ([`Timing::wait_confirmed`]): a little more than
-/// the longest elimination interval that a source chooses by itself.
+/// the longest time that a source, if not configured otherwise, ignores repeats of a NAK (its
+/// elimination interval).
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
-/// Number of late repairs in a row after which the wait for repairs follows the shortest time that
-/// one of them took.
+/// After this many late repairs in a row, the wait for repairs follows the one that took least.
 const LATE_REPAIRS: u8 = 4;
-/// Number of samples after which the shortest of them becomes the round trip, even if that makes
-/// the round trip longer.
+/// After this many samples, the shortest of them becomes the round trip, even if the round trip so
+/// far was shorter.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// The longest pause between two scans of all gaps: a host's timers are that late anyway.

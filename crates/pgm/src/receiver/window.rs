@@ -19,8 +19,8 @@
 //!   forged or corrupt SPM must not make a receiver report the loss of what was never sent. So the
 //!   receiver withdraws an announcement when nobody repeats it, no data follows it, and NAKs for it
 //!   remain unanswered.
-//! - A trail beyond `confirmed` is believed only when a second packet announces it, too, for the
-//!   same reason.
+//! - A single packet's trail may be forged or corrupt, too. So a trail beyond `confirmed` is
+//!   believed only when a second packet announces it.
 //! - Nothing at or beyond `base + span` is tracked. What an SPM announces there is noted, and comes
 //!   into the window as `base` moves.
 //!
@@ -58,7 +58,7 @@ pub(super) enum Place {
     Ahead,
     /// A position in the gap with this index.
     Gap(usize),
-    /// No place, for this reason.
+    /// The packet has no place in the window, for this reason.
     Nowhere(DropReason),
 }
 
@@ -121,8 +121,8 @@ impl Window {
         }
     }
 
-    /// Notes that the data at `position` was received; `place` is its place. If this opens a gap,
-    /// the gap's deadline is `due`.
+    /// Notes that the data at `position` was received; `place` says where this position lies. If
+    /// this opens a gap, the gap's deadline is `due`.
     pub(super) fn take(&mut self, position: u64, place: Place, now: Instant, due: Instant) {
         match place {
             Place::Next => self.next = position + 1,
@@ -198,7 +198,7 @@ impl Window {
     }
 
     /// Extends the window to `end`, because an NCF names positions up to there. Returns false when
-    /// they lie beyond what the window can track, or there is no room for a gap.
+    /// `end` lies beyond what the window can track, or when there is no room for a gap.
     pub(super) fn hint(&mut self, end: u64, now: Instant, due: Instant) -> bool {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }
@@ -249,7 +249,7 @@ impl Window {
         }
     }
 
-    /// Gives up everything missing up to what was announced. The session is over, so an
+    /// Gives up every missing position up to the end that was announced. The session is over, so an
     /// announcement counts even if nobody repeated it.
     pub(super) fn lose_all(&mut self) -> u64 {
         let lost = self.gaps.lose_before(self.next);
@@ -263,8 +263,8 @@ impl Window {
     }
 
     /// Ends the window at `end`, where the sender says that its data ends. Positions from `end` on
-    /// that were only announced do not exist. Returns false, and changes nothing, when such
-    /// positions are known to exist.
+    /// that were announced only once do not exist. Returns false, and changes nothing, when a
+    /// position at or beyond `end` certainly exists.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {
@@ -274,8 +274,8 @@ impl Window {
         holds
     }
 
-    /// Takes the sender's own word that it has sent nothing from `end` on: what was announced there
-    /// and has not arrived does not exist. Returns the number of positions withdrawn.
+    /// Believes the sender that it has sent nothing at or beyond `end`. Positions there that were
+    /// announced but have not arrived then do not exist. Returns the number of positions withdrawn.
     pub(super) fn retract(&mut self, end: u64) -> u64 {
         let end = end.max(self.gaps.arrived_end(self.next));
         self.noted = self.noted.min(end);

@@ -1,12 +1,11 @@
 //! The hosts that ask a source for repairs, and the service that each host gets.
 //!
-//! - A host that has the key of the session has full service: only the limits of all repairs hold.
-//! - A host that reports, in a session without a key, has full service up to a bound that grows
-//!   with the data (`reporters`). Beyond the bound, it has a part of the rate of strangers, but no
-//!   bound for each packet: a host without room for the repairs asks for a packet many times, and
-//!   the sender waits for that host.
-//! - A host that does not report, a stranger, has a part of that rate too, and a bound for each
-//!   packet (`strangers`).
+//! - A host that has the key of the session has full service: it has no limits of its own.
+//! - A host that reports, in a session without a key, has full service up to a bound on its repairs
+//!   that grows with the data sent (`reporters`). Beyond the bound, it gets a part of the rate of
+//!   strangers. Repairs of one packet stay unlimited: a host whose buffers are full may need many.
+//! - A host that does not report, a stranger, gets a part of the rate of strangers, too, and
+//!   has also a bound on the repairs of each packet (`strangers`).
 
 use std::net::SocketAddr;
 
@@ -43,7 +42,7 @@ pub(super) enum Service {
     /// The host has a part of the rate at which strangers get repairs.
     Rate,
     /// The host has the limit of `Rate`. After [`REPAIRS_MAX`] repairs of a packet, the bytes of
-    /// its NAKs also limit the bytes of further repairs.
+    /// the host's NAKs also limit the bytes of further repairs.
     Few,
 }
 
@@ -69,8 +68,8 @@ impl Askers {
         self.strangers.data_sent(now, on_wire);
     }
 
-    /// Notes that a NAK came, of `on_wire` bytes with IP and UDP headers. It counts only for a
-    /// stranger.
+    /// Notes that a NAK of `on_wire` bytes came, IP and UDP headers included. This matters only for
+    /// a stranger.
     pub(super) fn asked(&mut self, now: Instant, from: Asker, on_wire: usize) {
         if from.standing == Standing::Nothing {
             self.strangers.asked(now, from.address.ip(), on_wire);
@@ -87,7 +86,7 @@ impl Askers {
         }
     }
 
-    /// Notes that `bytes` bytes are repaired for this host with full service.
+    /// Notes that `bytes` bytes are repaired for the host `from` with full service.
     pub(super) fn served(&mut self, from: Asker, bytes: usize) {
         if from.standing == Standing::Address {
             self.reporters.repaired(from.address.ip(), bytes);
@@ -109,9 +108,9 @@ impl Askers {
     }
 
     /// Returns how many of `more` parity packets of a group may be granted to a stranger at once,
-    /// and the number of repairs to hand to [`Askers::grant`] with them. For a group of `size`
-    /// packets, [`REPAIRS_MAX`] times `size` parity packets are free; strangers have had `granted`
-    /// so far. Beyond that, parity packets are granted one by one.
+    /// and the argument `repairs` for [`Askers::grant`]. Strangers have had `granted` parity
+    /// packets of this group of `size` packets. The first [`REPAIRS_MAX`] times `size` parity
+    /// packets are granted with 0 repairs, further ones one by one with [`REPAIRS_MAX`] repairs.
     pub(super) fn parity_part(granted: u32, more: u32, size: u32) -> (u32, u32) {
         match size.saturating_mul(REPAIRS_MAX).saturating_sub(granted) {
             0 => (more.min(1), REPAIRS_MAX),

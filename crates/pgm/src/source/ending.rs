@@ -1,4 +1,4 @@
-//! How a session ends: whether it is closed or broken off, and how far the end has come.
+//! How a session ends: whether it is closed or aborted, and how far the end has come.
 
 use base::Instant;
 use wire::pgm::Rst;
@@ -21,8 +21,8 @@ pub(super) enum Closing {
         /// The source answers NAKs at least until this time, however short `linger` is.
         at_least: Instant,
     },
-    /// Everything was sent, and the source answers NAKs; SPMs carry OPT_FIN. After an abort, SPMs
-    /// carry OPT_RST, and the abort says whether NAKs are answered.
+    /// Everything was sent, and SPMs carry OPT_FIN; the source still answers NAKs. After an abort,
+    /// SPMs carry OPT_RST instead, and the owner has chosen whether the source answers NAKs.
     Finished {
         /// When the source falls silent.
         until: Instant,

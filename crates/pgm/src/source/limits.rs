@@ -46,7 +46,7 @@ impl Limits {
             (config.apdu_bytes_max(), "apdu_bytes_max"),
             (pieces(config.fragments_max()), "fragments_max"),
             (pieces(sqns / 2), "tx_window_sqns"),
-            // In the ring, a message of n bytes takes n * tpdu / fragment_tsdu bytes.
+            // In the window, a message of n bytes takes n * tpdu / fragment_tsdu bytes.
             (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
         ];
         let mut apdu = bounds[0];
@@ -58,7 +58,7 @@ impl Limits {
         Self {
             tsdu,
             fragment_tsdu,
-            // In a row, a message's length comes before the message.
+            // In a packet with several messages (a row), 4 bytes of length precede each message.
             apdu: apdu.0.saturating_sub(row.min(4)),
             apdu_limit: apdu.1,
             burst_bytes: window / 4,
@@ -69,11 +69,12 @@ impl Limits {
     }
 }
 
-/// Length of header and body of ODATA, in bytes.
+/// Length of an ODATA packet's header and body together, in bytes.
 pub(super) const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
-/// Length of OPT_LENGTH and OPT_FRAGMENT, in bytes.
+/// Length of OPT_LENGTH and OPT_FRAGMENT together, in bytes.
 pub(super) const FRAGMENT_BYTES: usize = 20;
-/// Length of OPT_LENGTH and Towline's option that announces a row, in bytes.
+/// Length of OPT_LENGTH and Towline's option for a row (several messages in one packet) together,
+/// in bytes.
 pub(super) const ROW_BYTES: usize = 12;
-/// Length of OPT_LENGTH and OPT_SYN, in bytes.
+/// Length of OPT_LENGTH and OPT_SYN together, in bytes.
 pub(super) const SYN_BYTES: usize = 8;

@@ -1,21 +1,21 @@
 //! The transmit log: the send buffer and the repair window in one piece of memory.
 //!
-//! The log stores complete TPDUs and knows where each lies. It does not build them, send them, or
-//! know why an edge is held.
+//! The log stores complete TPDUs and knows where each lies. It does not build or send them. The
+//! caller says, with the edge `hold`, from which packet on all must be kept.
 //!
 //! ```text
 //!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
 //!                       ^head    ^offset of trail
-//!   index   one 16-byte record per sqn, from the first one on, modulo its length: offset, length,
-//!           last repair and number of repairs for strangers
+//!   index   one 16-byte record per packet, at (position - first) modulo the index's length:
+//!           offset, length, last repair and number of repairs for strangers
 //!   edges   trail <= hold <= unsent <= lead, 64-bit positions; lead is one past the newest
-//!           [trail, unsent) was sent and can be repaired, [unsent, lead) waits for its first time
+//!           [trail, unsent) was sent and can be repaired, [unsent, lead) was not sent yet
 //! ```
 //!
-//! Invariants: records lie back to back in order of their numbers, except for one skip at the
-//! ring's end; no record spans the end; a record at or above `hold` is never evicted, so its bytes
-//! never move, and change only by [`TransmitLog::turn_into_rdata`] or while the record is an open
-//! row.
+//! Invariants: packets lie back to back in the ring, in order of position, except for one skip at
+//! the ring's end. No packet spans that end. A packet at or above `hold` is never evicted or moved.
+//! Its bytes change only by [`TransmitLog::turn_into_rdata`], or while the source adds messages to
+//! it.
 //!
 //! **Spec**: RFC 3208 section 3.3, and section 16 ("advance with data": only new data moves the
 //! trail).
@@ -43,7 +43,7 @@ pub(super) struct TransmitLog {
     unsent: u64,
     lead: u64,
     unsent_bytes: usize,
-    /// The newest record, while the source still adds messages to it.
+    /// The newest packet, while the source still adds messages to it.
     pub(super) row: Option<OpenRow>,
 }
 
@@ -116,7 +116,8 @@ impl TransmitLog {
             len: len as u32,
             repaired: NEVER_REPAIRED,
         };
-        // The index grows within its capacity, so that an idle session takes no memory for it.
+        // The index grows with the packets, within the capacity reserved for it: memory that was
+        // not written yet takes no RAM.
         let slot = self.slot(position);
         match self.index.get_mut(slot) {
             Some(old) => *old = record,
@@ -155,7 +156,7 @@ impl TransmitLog {
         }
     }
 
-    /// Takes back every push since `checkpoint`. No packet may have been sent in between.
+    /// Takes back every push since `checkpoint`. Call it only if no packet was sent since then.
     pub(super) const fn rollback(&mut self, checkpoint: Checkpoint) {
         self.head = checkpoint.head;
         self.lead = checkpoint.lead;
@@ -298,8 +299,8 @@ impl TransmitLog {
         self.unsent_bytes
     }
 
-    /// Returns the number of ring bytes that the sent packets from `position` on take, with the
-    /// skip at the ring's end.
+    /// Returns the length in bytes of the part of the ring that holds the sent packets from
+    /// `position` on, with any skip at the ring's end.
     #[inline]
     pub(super) fn span_bytes(&self, position: u64) -> usize {
         if position >= self.unsent {
@@ -315,8 +316,7 @@ impl TransmitLog {
         }
     }
 
-    /// Returns the number of sequence numbers that [`super::position_set::PositionSet`] must tell
-    /// apart.
+    /// Returns the number of slots in the index. The log never holds more packets than that.
     pub(super) const fn index_slots(&self) -> u64 {
         self.index_mask + 1
     }
@@ -337,8 +337,8 @@ impl TransmitLog {
 struct Record {
     offset: u32,
     len: u32,
-    /// The time of the last repair in nanoseconds, with the number of repairs that were granted to
-    /// strangers in its lowest bits.
+    /// The time of the last repair in nanoseconds. The lowest four bits hold how many repairs were
+    /// granted to strangers.
     repaired: u64,
 }
 

@@ -7,7 +7,7 @@
 //! complete packets.
 //!
 //! ```text
-//!   offer / reserve+commit --> transmit log --poll_run--> ODATA   (first time: nothing is touched)
+//!   offer / reserve+commit --> transmit log --poll_run--> ODATA   (sent as it lies in the log)
 //!                                  |  ^
 //!   NAK --handle--> repair set ----+  +-- turned into RDATA in place, checksum by RFC 1624
 //!               \-> NCF queue -----------poll_run--> NCF
@@ -18,9 +18,9 @@
 //! ```
 //!
 //! Order of sending (RFC 3208 section 5.1.3): NCF, SPM and POLL, then the parity of complete
-//! groups. Repairs follow, within their share and in turns for the receivers that ask, then new
-//! data. The rate limit counts everything with IP and UDP headers; it is never exceeded by more
-//! than one burst and the configured catch-up.
+//! groups. Repairs follow, within their share of the rate and in turns for the receivers that ask,
+//! then new data. The rate limit counts every packet with its IP and UDP headers; it is never
+//! exceeded by more than one burst plus the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA at most once, in order, and from then on only as RDATA;
@@ -129,11 +129,11 @@ struct Pacers {
 /// The state that reporting receivers impose on the source.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
-    /// The position from which the window keeps every packet.
+    /// The window keeps every packet from this position on; `u64::MAX` when it need not keep any.
     hold: u64,
     /// True while new data waits for receivers that have not joined yet.
     is_waiting: bool,
-    /// The window's oldest position when the full window last refused data.
+    /// The oldest position that was in the window when it was last too full to take data.
     refused_at: u64,
     /// The elimination interval: a packet is repaired at most once in this time.
     elimination: Duration,
@@ -241,9 +241,9 @@ impl Source {
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
-        // The first number must be below 2^31: OpenPGM compares a new peer's first SPM number with
-        // 0, so it ignores an SPM from the upper half of the number space. Without an SPM it gives
-        // up the packets that it misses.
+        // The first SPM's number must be below 2^31: OpenPGM compares a new peer's first SPM number
+        // with 0, so it ignores an SPM from the upper half of the number space. Without an SPM it
+        // gives up the packets that it misses.
         source.spm.sqn = Sqn(Rng::new(setup.seed).next_u32() >> 1);
         source.set_pace(config.rate().pace());
         source
@@ -276,20 +276,20 @@ impl Source {
         SPM_BYTES + self.setup.mark.map_or(0, |mark| mark.extra_len())
     }
 
-    /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
-    /// follow it, unless the configuration sets them. For a round trip after a repair, NAKs may
-    /// arrive that receivers sent before they got the repair, so the elimination interval must last
-    /// that long. An elimination interval that follows the round trip stays at or below 50 ms, and
-    /// at or below a fixed `nak_rdata_interval`.
+    /// Sets the longest round trip to a receiver. The first heartbeat and the elimination interval
+    /// follow it, unless the configuration sets them. In the elimination interval, a packet is
+    /// repaired only once: for a round trip after a repair, NAKs may arrive that receivers sent
+    /// before they got it. An interval that follows the round trip is at most 50 ms, and at most a
+    /// fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
         self.reports.elimination = elimination(&self.config, measured);
         self.spm.set_round_trip(round_trip);
     }
 
-    /// Keeps everything from `position` on in the window, even when the application must wait, and
-    /// sends new data only up to the flow window beyond `position`. This is flow control by
-    /// receivers that report. With `None` the window moves freely.
+    /// Keeps every packet from `position` on in the window, even if the application must then wait
+    /// for room. Sends new data only up to the flow window beyond `position`: receivers that report
+    /// control the flow. With `None` the window moves freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.reports.hold = match position {
             Some(position) => position,
@@ -297,19 +297,19 @@ impl Source {
         };
     }
 
-    /// Makes new data wait in the window while `is_waiting` is true: some of the receivers that it
-    /// is meant for have not joined yet.
+    /// Makes new data wait in the window while `is_waiting` is true: some of the receivers that the
+    /// data is meant for have not joined yet.
     pub const fn set_waiting(&mut self, is_waiting: bool) {
         self.reports.is_waiting = is_waiting;
     }
 
-    /// Notes that handing over a run to the network ended at `end` and took `took`. The span of the
-    /// cork follows `took`, unless the configuration sets the span.
+    /// Notes that handing over a run to the network ended at `end` and took `took`. How long the
+    /// cork holds new data back follows `took`, unless the configuration sets that time.
     pub fn run_took(&mut self, end: Instant, took: Duration) {
         self.cork.run_took(end, took);
     }
 
-    /// Flushes the cork: new data that waits may leave at once.
+    /// Releases new data that the cork holds back: it may leave at once.
     pub const fn uncork(&mut self) {
         self.cork.release(self.log.lead());
     }
@@ -336,8 +336,8 @@ impl Source {
     /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, the first three in
     /// quick succession, and the source answers NAKs for `linger` longer.
     ///
-    /// Deviation: the RFC keeps a closed session for TXW_SECS. This window is measured in bytes, so
-    /// the time is a parameter of its own.
+    /// Deviation: the RFC keeps a closed session for TXW_SECS, the window's length in seconds. Here
+    /// the window is measured in bytes, so `linger` is a parameter of its own.
     /// **Spec**: RFC 3208 section 9.7.2.
     pub fn close(&mut self, now: Instant) {
         self.tell_time(now);
@@ -365,7 +365,7 @@ impl Source {
         }
         match self.ending.closing {
             Closing::Open => self.ending.closing = Closing::SENDING,
-            // SPMs have announced a normal end, so the correction must leave at once.
+            // SPMs have announced a normal end, so an SPM that corrects this must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
             Closing::Sending { .. } | Closing::Over => {}
         }
@@ -398,8 +398,8 @@ impl Source {
     }
 
     /// Returns the time when `poll_run` or `handle_timeout` next has something to do; a past time
-    /// means now. After [`base::Outcome::Blocked`], what is overdue waits for room in the network,
-    /// not for a time.
+    /// means now. After [`base::Outcome::Blocked`], overdue packets do not count: they wait for
+    /// room in the network.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let end = match self.ending.closing {
@@ -433,8 +433,8 @@ impl Source {
     }
 
     /// Returns true while new data waits for receivers that report: they are as far behind as the
-    /// flow window allows, or the transmit window has refused data because it is full of what they
-    /// lack.
+    /// flow window allows, or the transmit window has refused data because it is full of packets
+    /// that they lack.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let is_behind = self.log.unsent() < self.log.lead() && self.flow_room() == 0;
@@ -506,8 +506,8 @@ impl Source {
         self.limits.apdu
     }
 
-    /// Returns the name of the parameter that limits the length of messages: the first to raise for
-    /// longer messages.
+    /// Returns the name of the parameter that limits the length of messages. For longer messages,
+    /// raise this parameter first.
     #[must_use]
     pub const fn apdu_limit(&self) -> &'static str {
         self.limits.apdu_limit
@@ -643,8 +643,9 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Returns the elimination interval that is set, or `measured`. A fixed `nak_rdata_interval` limits
-/// `measured`: receivers repeat a NAK after that time, and the source must answer it.
+/// Returns the elimination interval that the configuration sets, or else `measured`. A fixed
+/// `nak_rdata_interval` limits `measured`: receivers repeat a NAK after that time, and the source
+/// must answer the repeated NAK.
 fn elimination(config: &Config, measured: Duration) -> Duration {
     let measured = measured.min(config.nak_rdata_interval().or(measured));
     config.elimination_interval().or(measured)
@@ -656,18 +657,19 @@ const SPM_BYTES: usize = 136;
 const CONTROL_BYTES: usize = 512;
 /// The most repairs in one run, and the most pieces that the source gives to one send call.
 const IOVECS_MAX: usize = 128;
-/// Confirmations take at most an eighth of a limited rate.
+/// Confirmations (NCFs) take at most an eighth of a limited rate.
 const NCF_PART: u64 = 8;
-/// After a pause, confirmations worth this much time may leave at once.
+/// After a pause, as many NCFs may leave at once as their rate limit allows in this time.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// The elimination interval while the round trip is unknown: longer than the back-offs of a group
-/// on a LAN. Once the round trip is known, the interval is the round trip plus `ELIMINATION_SLACK`,
-/// for hosts that answer late.
+/// The elimination interval while the round trip is unknown: longer than the NAK back-offs of a
+/// group on a LAN. Once the round trip is known, the interval is the round trip plus
+/// `ELIMINATION_SLACK`, which allows for hosts that answer late.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-/// Judgement: when a repair is lost, another receiver's long round trip delays the next repair by
-/// at most this time. On paths with a longer round trip, the source may send one repair too many.
+/// The longest elimination interval that follows the round trip. Judgement: after a lost repair,
+/// another receiver's long round trip delays the next repair by at most this time. Over paths with
+/// a longer round trip, the source may send one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most a sixteenth of a limited rate.
 const SPM_PART: u64 = 16;

@@ -41,9 +41,9 @@ impl NcfQueue {
         true
     }
 
-    /// Fills `ranges` with the byte ranges in `memory` of the first NCFs that are of equal length:
-    /// at most `datagrams` NCFs and `bytes` bytes, but at least one NCF. The last may be shorter
-    /// than the others.
+    /// Fills `ranges` with the byte ranges in `memory` of the first NCFs, which have equal lengths,
+    /// except that the last may be shorter. Takes at most `datagrams` NCFs and `bytes` bytes, but
+    /// at least one NCF if there is one.
     pub(super) fn collect(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
         ranges.clear();
         let mut total = 0;
@@ -78,15 +78,15 @@ impl NcfQueue {
         self.len == 0
     }
 
-    /// Returns true when the queue is more than half full: NAKs come faster than confirmations may
-    /// leave.
+    /// Returns true when the queue is more than half full: NAKs come faster than the source may
+    /// send confirmations.
     pub(super) const fn is_storm(&self) -> bool {
         self.len > SLOTS / 2
     }
 }
 
 const SLOTS: usize = 256;
-/// Length of a slot in bytes: an IPv6 NCF with a full list has 316.
+/// Length of a slot in bytes: the longest NCF (IPv6, full list of sequence numbers) has 316.
 const SLOT_BYTES: usize = 320;
 
 #[cfg(test)]

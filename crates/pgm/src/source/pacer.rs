@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariant: over any interval t the bytes sent are at most `bytes_per_s * (t + catch_up)` plus
-//! the last burst. This is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
+//! the last burst. This bound is that of the token bucket in RFC 3208 section 5.1.2.
 //!
 //! **Spec**: RFC 3208 sections 5.1.1, 5.1.2.
 
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use base::{Instant, Pace};
 
-/// A schedule that says when a pace lets the next burst leave.
+/// A schedule that says, for a given pace, when the next burst may leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     pace: Pace,
     due: Instant,
     catch_up: Duration,
-    /// What rounding up to nanoseconds has cost, in billionths of a byte: always less than the
-    /// bytes of one nanosecond.
+    /// How much more the last burst could have sent in its time, which is rounded up to
+    /// nanoseconds; in billionths of a byte. Always less than the pace allows in one nanosecond.
     rounded: u64,
 }
 
@@ -41,15 +41,14 @@ impl Pacer {
         }
     }
 
-    /// Changes the limit. The old limit still counts for bytes that were already sent.
+    /// Changes the pace. The deadline that earlier bytes set at the old pace stays.
     pub(super) const fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
         self.rounded = 0;
     }
 
-    /// Counts `bytes` that have just left. The time is rounded up to a nanosecond, and the next
-    /// burst gets the difference back. So the rate is reached, and exceeded by at most the bytes of
-    /// one nanosecond.
+    /// Counts `bytes` that have just left. Rounds the time that they take up to a nanosecond, and
+    /// makes the next burst's time shorter by the excess, so that the rate is reached.
     pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
             return;
@@ -64,7 +63,7 @@ impl Pacer {
         );
     }
 
-    /// Counts something that takes `time`, whatever its bytes.
+    /// Sets the deadline `time` after the later of the old deadline and `now - catch_up`.
     pub(super) fn spend_time(&mut self, now: Instant, time: Duration) {
         self.due = self.due.max(now - self.catch_up) + time;
     }
@@ -86,8 +85,8 @@ impl Pacer {
         self.pace
     }
 
-    /// Returns how many packets of `packet_bytes` leave in one burst of the duration `quantum`. It
-    /// is at least 2, so that a low rate still sends batches.
+    /// Returns how many packets of `packet_bytes` bytes leave in one burst that lasts `quantum`.
+    /// The number is at least 2, so that a low rate still sends batches.
     #[inline]
     pub(super) fn burst_packets(&self, quantum: Duration, packet_bytes: usize) -> usize {
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {

@@ -6,16 +6,16 @@ use super::{Full, Source};
 
 impl Source {
     /// Takes `count` payloads, all of them or none: each has `len` bytes, except the last, which
-    /// has `last_len`. `fill` gets the index of each payload and writes it into the log, from where
-    /// it is sent. Returns the position of the first packet.
+    /// has `last_len`. `fill` gets the index of each payload and writes the payload into the log,
+    /// from where it is sent. Returns the position of the first packet.
     ///
     /// **Cost**: one pass over each payload, for the checksum; no allocation, no copy.
     ///
     /// # Errors
     /// [`Full::Closed`] when the source was closed. [`Full::Window`] while the backlog
-    /// (`tx_backlog_bytes`) or the window has no room for all of them.
+    /// (`tx_backlog_bytes`) or the window has no room for all payloads.
     ///
-    /// [`Full::TooLong`] when a payload does not fit a packet; `max` is then the longest payload.
+    /// [`Full::TooLong`] when a payload does not fit a packet; `max` is then the longest that does.
     /// [`Full::TooLong`], too, when all payloads together exceed the whole backlog; `max` is then
     /// the backlog in bytes, headers included. With `pack` always [`Full::TooLong`], because each
     /// packet is then a row of messages.

@@ -1,20 +1,21 @@
-//! How a source counts its receivers and finds the farthest round trip among them: by polls.
+//! How a source counts its receivers and measures the longest round trip to one of them: by polls.
 //!
 //! The module does not send. In: the wish to count, replies, time. Out: the poll that is due, and a
-//! [`Census`]. It knows no receivers: it counts those that answer polls, whether they report or
-//! not.
+//! [`Census`]. It has no list of receivers: it counts those that reply to polls, whether they
+//! report or not.
 //!
 //! ```text
 //!   start -> one in 65,536 replies, within the back-off -> one in 4,096 -> ... -> each
 //!                 |  enough replied
 //!                 v
-//!            about 64 reply, at once: the last reply came from farthest -> Census
+//!            about 64 reply, at once: the last reply gives the longest round trip -> Census
 //!
-//!   more replies than expected: a poll with another number that nobody answers -> Census
+//!   `REPLIES_MAX` replies: a poll that nobody answers ends the count -> Census
 //! ```
 //!
-//! All rounds of a count have one number, and a receiver that joins meanwhile keeps silent. So the
-//! replies to one round show how many replies the next round, which asks more receivers, can bring.
+//! All rounds of a count have the same sequence number, and only receivers that heard the first
+//! round reply to later ones. So the replies to one round show how many replies the next round,
+//! which asks more receivers, can bring.
 //!
 //! Invariant: at most `REPLIES_MAX` replies are kept; in each round, an address counts once.
 //!
@@ -45,12 +46,12 @@ pub struct Census {
     /// True when each receiver was asked to reply; otherwise `receivers` is an estimate from a
     /// sample.
     pub is_complete: bool,
-    /// The longest round trip that was measured, of up to about 64 receivers; `None` when none
-    /// replied.
+    /// The longest round trip among about 64 receivers at most, which were asked to reply at once;
+    /// `None` when no round trip was measured.
     pub farthest_round_trip: Option<Duration>,
 }
 
-/// The state of a source's counting of its receivers.
+/// How far a source is with counting its receivers.
 #[derive(Clone, Debug)]
 pub(super) struct Polling {
     rng: Rng,
@@ -60,7 +61,7 @@ pub(super) struct Polling {
     /// The sequence number of the present poll, and the number of its round.
     sqn: Sqn,
     round: u16,
-    /// One receiver in 2^bits replies.
+    /// One receiver in 2^`bits` is to reply.
     bits: u32,
     step: Step,
     /// The addresses of the receivers that replied in this round, sorted.
@@ -88,7 +89,7 @@ enum Kind {
     Count,
     /// The poll measures round trips: receivers reply at once.
     Range,
-    /// The poll makes receivers forget the earlier poll.
+    /// The poll makes receivers forget the earlier poll, so that no more replies come.
     Abort,
 }
 
@@ -121,7 +122,8 @@ impl Polling {
         self.farthest = None;
         self.bits = match self.last {
             None => BITS_START,
-            // Many receivers may have joined since the last count.
+            // Many receivers may have joined since the last count, so the first round asks fewer of
+            // them.
             Some(last) => (bits_for(last.receivers, ENOUGH) + BITS_STEP).min(BITS_START),
         };
         self.step = Step::Due(Kind::Count);
@@ -213,7 +215,7 @@ impl Polling {
         Ok(())
     }
 
-    /// Draws the conclusion from a round whose time is over.
+    /// Ends a round whose time is over: begins the next round, or ends the count.
     fn close_round(&mut self, kind: Kind) {
         let is_last = self.bits == 0 || self.heard.len() >= ENOUGH as usize;
         match kind {
@@ -246,7 +248,8 @@ impl Polling {
 
     /// Notes how many receivers the replies of this round stand for. A round that measures round
     /// trips changes the number only if the round asks every receiver, and if more receivers reply
-    /// than were counted before. Replies may be lost, and a smaller sample tells less.
+    /// than were counted before. Otherwise lost replies or a smaller sample could make the number
+    /// worse.
     fn count(&mut self, kind: Kind) {
         let is_complete = self.bits == 0 && self.heard.len() < REPLIES_MAX;
         let found = (self.heard.len() as u64) << self.bits;
@@ -264,7 +267,7 @@ impl Polling {
 }
 
 impl Source {
-    /// Begins to count receivers by polls, unless a count is going on: within ten seconds,
+    /// Begins to count receivers by polls, unless a count is going on. Within ten seconds,
     /// [`Source::census`] has the result. Receivers that cannot read polls (OpenPGM, ZeroMQ) are
     /// not counted.
     ///
@@ -322,26 +325,27 @@ const NOBODY: Census = Census {
     is_complete: false,
     farthest_round_trip: None,
 };
-/// Mixed into the seed, so that the random numbers of polls differ from the source's others.
+/// Mixed into the seed, so that the random numbers of polls differ from the source's other ones.
 const SALT: u64 = 0x504F_4C4C;
-/// In the first round of a source's first count, one receiver in 2^16 replies. Judgement: with four
-/// million receivers, that brings 64 replies, which are enough.
+/// In the first round of a source's first count, one receiver in 2^16 replies. Judgement: even with
+/// four million receivers, that brings only 64 replies.
 const BITS_START: u32 = 16;
-/// From round to round, `bits` falls by this. Judgement: a round brings at most sixteen times the
-/// replies of the round before.
+/// From one round to the next, `bits` falls by this, so sixteen times as many receivers are asked.
+/// Judgement: the next round then brings about sixteen times the replies at most.
 const BITS_STEP: u32 = 4;
-/// The rounds that count receivers end once a round brings this many replies. Judgement: with 32
-/// replies, the estimate is off by at most 18 % in two of three cases.
+/// Counting ends with the first round that brings this many replies. Judgement: with 32 replies,
+/// the estimate is off by at most 18 % in two of three cases.
 const ENOUGH: u64 = 32;
-/// At most about this many receivers are asked to reply at once when round trips are measured.
+/// When round trips are measured, at most about this many receivers are asked to reply at once.
 /// Judgement: 64 short packets at once are no burden for a source.
 const RANGE_RECEIVERS: u64 = 64;
-/// The most replies that are kept in a round. Judgement: eight times the 512 replies that a round
-/// is expected to bring at most.
+/// Maximum number of replies kept in a round. Judgement: a round follows one with fewer than 32
+/// replies and asks 16 times as many receivers, so it should bring at most about 512; this is eight
+/// times that.
 const REPLIES_MAX: usize = 4096;
-/// The time over which receivers spread their replies in a count. Judgement: 512 replies are then
-/// one every 400 us.
+/// The time over which receivers spread their replies in a count. Judgement: even if 512 receivers
+/// reply, there is only one reply every 400 us or so.
 const BACK_OFF: Duration = Duration::from_millis(200);
-/// How long a round lasts after the back-off. Judgement: longer than the round trip by a
-/// geostationary satellite, about 0.6 s.
+/// How long a round lasts after the back-off. Judgement: longer than a round trip over a
+/// geostationary satellite, which takes about 0.6 s.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,16 +1,16 @@
 //! A set of positions that lie within one window of each other.
 //!
-//! The set does not know packets, times or whose positions they are. In: positions that enter and
-//! leave. Out: the lowest position from a given position on. A position is in the set at most once,
-//! so repeated requests do not make the set grow.
+//! The set knows only positions, no packets or times. In: positions that enter and leave. Out: the
+//! lowest position from a given position on. A position is in the set at most once, so repeated
+//! requests for one packet's repair do not make the set grow.
 //!
 //! ```text
 //!   summary  1 bit per word     [..1...]
 //!   words    1 bit per position [0000][0110][0000]   position modulo capacity
 //! ```
 //!
-//! Invariant: all positions in the set lie within one span of `capacity`, which the transmit log's
-//! `hold` guarantees.
+//! Invariant: any two positions in the set are less than `capacity` apart. The owner makes the
+//! capacity large enough for its transmit log.
 
 /// A set of positions in a window of fixed capacity.
 ///
@@ -98,8 +98,8 @@ impl PositionSet {
             let (word, _) = self.locate(at);
             let rest = self.words[word] >> (at % 64);
             if rest != 0 {
-                // Bits at or beyond `end` stand for positions that are lower by one capacity, at
-                // the window's beginning.
+                // A bit found at or beyond `end` belongs to a position that is lower by one
+                // capacity, so it is below `from`.
                 let found = at + u64::from(rest.trailing_zeros());
                 return (found < self.end).then_some(found);
             }
@@ -117,7 +117,7 @@ impl PositionSet {
         if rest != 0 {
             return at + 64 * u64::from(rest.trailing_zeros());
         }
-        // With a capacity below 4096, the set uses only a part of its single summary word.
+        // A summary word covers 4096 positions. A smaller set uses a part of its only summary word.
         let last = self.mask.min(4095);
         (at | last) + 1
     }

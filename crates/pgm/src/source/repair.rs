@@ -8,19 +8,19 @@
 //! soon, even if the packet stands far back in another receiver's line.
 //!
 //! ```text
-//!   waiting   [..123456789...........]   everything, once: what the window must keep
-//!   line A    [..123456789...........]   of a receiver that was stopped
-//!   line B    [.......6..............]   of one that lost a packet
-//!   sent      1 2 | 6 | 3 4 | 5 7 | ...  turns of `turn_bytes`
+//!   waiting   [..123456789...........]   all packets to repair: the window must keep them
+//!   line A    [..123456789...........]   a receiver that asks for packets 1 to 9
+//!   line B    [.......6..............]   a receiver that asks for packet 6
+//!   sent      1 2 | 6 | 3 4 | 5 7 | ...  turns, of about `turn_bytes` bytes each
 //! ```
 //!
-//! A line belongs to one network address and port while a packet stands in it. When it is empty,
-//! another receiver may take it. A receiver that asks when all lines are taken shares the shortest
-//! line: so forged addresses take lines but no memory. Within a line packets go in rounds of
-//! ascending position, so that a flood of requests for old packets cannot starve new ones.
+//! A line belongs to one network address and port while a packet stands in it. An empty line may be
+//! taken by another receiver. A receiver that asks when all lines are taken shares the shortest
+//! line, so forged addresses cannot make the number of lines grow. Each line is repaired in rounds
+//! of ascending position, so that a flood of requests for old packets cannot starve new ones.
 //!
 //! Invariants: a position is in `waiting` exactly when it is in a line; all positions lie within
-//! one span of the capacity, which the transmit log's `hold` guarantees.
+//! `capacity` of each other, which the transmit log's `hold` guarantees.
 //!
 //! **Spec**: RFC 3208 section 5.3 leaves the order of repairs to the source.
 
@@ -72,7 +72,7 @@ impl RepairQueue {
         }
     }
 
-    /// Finds the line of the receiver at `address`.
+    /// Returns the line that the receiver at `address` has, or else the shortest line.
     pub(super) fn line_of(&mut self, address: SocketAddr) -> LineId {
         #[cfg(feature = "planted-bugs")]
         if base::planted::is_planted(base::planted::Bug::RepairsInOneLine) {
@@ -96,11 +96,11 @@ impl RepairQueue {
         self.waiting.insert(position)
     }
 
-    /// Returns the position to repair next. Data was sent up to `unsent`, and at least one position
-    /// must wait.
+    /// Returns the position to repair next; the caller checks that there is one. `unsent` is the
+    /// first position that was never sent.
     ///
-    /// A round ends at the first position that was unsent when the round began. So the oldest
-    /// packet, which holds the window, gets its turn however fast NAKs for newer packets come.
+    /// A round begins at the oldest position, and ends before those that were unsent when it began.
+    /// So the oldest packet gets its turn, however fast NAKs for newer packets come.
     pub(super) fn next(&mut self, unsent: u64) -> u64 {
         if self.lines[self.turn].set.is_empty() {
             self.pass_on();
@@ -130,7 +130,8 @@ impl RepairQueue {
         self.lines[self.turn].cursor = position + 1;
     }
 
-    /// Notes that `bytes` of repairs were sent. A turn ends with the run that reaches `turn_bytes`.
+    /// Notes that `bytes` of repairs were sent. The line's turn ends if it has sent `turn_bytes` or
+    /// more, or the line is empty.
     pub(super) fn spend(&mut self, bytes: usize, turn_bytes: usize) {
         self.turn_spent += bytes;
         if self.turn_spent >= turn_bytes || self.lines[self.turn].set.is_empty() {
@@ -138,7 +139,7 @@ impl RepairQueue {
         }
     }
 
-    /// Makes `position` the next position of every line that has it.
+    /// Makes `position` the next one to repair in every line that contains it.
     pub(super) fn hasten(&mut self, position: u64) {
         for line in &mut self.lines {
             if line.set.contains(position) {

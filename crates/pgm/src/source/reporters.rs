@@ -3,9 +3,9 @@
 //! A host that reports has opened a control connection from its address, and anybody can do that.
 //! So each such host has a bound: the bytes repaired for it are at most the bytes of new data that
 //! the source has sent, plus [`FREE_BYTES`]. All addresses of a network (an IPv6 /64) together have
-//! [`NETWORK_FACTOR`] times that bound. Beyond its bound, a host shares the rate of the hosts that
-//! do not report (`strangers.rs`). The module does not know packets or queues. In: bytes of new
-//! data, and bytes repaired for each host. Out: whether a host has full service.
+//! [`NETWORK_FACTOR`] times that bound. Beyond its bound, a host shares the repair rate of the
+//! hosts that do not report (`strangers.rs`). The module does not know packets or queues. In: bytes
+//! of new data, and bytes repaired for each host. Out: whether a host has full service.
 //!
 //! ```text
 //!   new data -----------|==== window ====|   what may be repaired grows with the data
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A receiver that loses less than half of all packets, repairs included, stays below its bound. A
-//! receiver that has no room for the repairs may reach it. An unused part of the bound, up to one
-//! window, stays available: a receiver may lose a whole window at once. [`FREE_BYTES`] are for
-//! sessions with little data, in which one packet may be lost several times.
+//! receiver that drops repairs because it has no room for them may reach the bound. An unused part
+//! of the bound, up to one window, stays available: a receiver may lose a whole window at once.
+//! [`FREE_BYTES`] are for sessions with little data, in which one packet may be lost several times.
 //!
 //! Invariant: over any time, the bytes repaired with full service for one host are at most the sum
 //! of the new data in that time, one window, [`FREE_BYTES`] and one packet.
@@ -26,7 +26,7 @@ use base::Party;
 
 /// The bytes repaired lately for each host that reports.
 ///
-/// **Cost**: an entry for each host and network that had something repaired, at most
+/// **Cost**: an entry for each host and each network for which something was repaired, at most
 /// [`PARTIES_MAX`] of them.
 #[derive(Debug)]
 pub(super) struct Reporters {
@@ -59,7 +59,7 @@ impl Reporters {
         Party::all_of(host).all(|party| self.meter(party) < bound(party, self.data + FREE_BYTES))
     }
 
-    /// Notes that `bytes` are repaired for this host with full service.
+    /// Notes that `bytes` bytes are repaired for this host, which has full service.
     pub(super) fn repaired(&mut self, host: IpAddr, bytes: usize) {
         for party in Party::all_of(host) {
             let meter = self.meter(party).saturating_add(bytes as u64);
@@ -75,7 +75,7 @@ impl Reporters {
         meter.max(self.start(party))
     }
 
-    /// Returns the minimum of a party's meter: what its bound was one window of data ago.
+    /// Returns the minimum of a party's meter: the party's bound as it was one window of data ago.
     fn start(&self, party: Party) -> u64 {
         bound(party, self.data.saturating_sub(self.window))
     }
@@ -111,12 +111,13 @@ const fn bound(party: Party, data: u64) -> u64 {
     }
 }
 
-/// Bytes that may be repaired for a host beyond the bytes of new data. Judgement: about what hosts
-/// that do not report may get in one second of an idle session.
+/// The bytes repaired for a host may exceed the bytes of new data by this much. Judgement: hosts
+/// that do not report may get about as many bytes repaired in one second of an idle session
+/// (`strangers.rs`).
 const FREE_BYTES: u64 = 1_000_000;
-/// The bound of a network, as a multiple of a host's bound. Judgement: of a thousand receivers of
-/// one LAN that each lose a tenth, some lack a packet after one repair, and few after three. So
-/// the source may have to send each packet up to four times.
+/// The bound of a network, as a multiple of a host's bound. Judgement: if each of a thousand
+/// receivers in one LAN loses a tenth of all packets, each packet takes about three repairs until
+/// all of them have it.
 const NETWORK_FACTOR: u64 = 4;
 /// The most hosts and networks that have a meter. Judgement: for each of 4096 receivers that
 /// report, one host and one network.

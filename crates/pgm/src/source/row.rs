@@ -140,6 +140,6 @@ impl Source {
     }
 }
 
-/// A row is padded when at most a quarter of it is free: the padding then costs less than ending a
-/// run at each row of another length.
+/// A row is padded when at most one part in `PADDING_PART` of it is free. Without the padding, a
+/// row of another length would end a run, which costs more.
 const PADDING_PART: usize = 4;

@@ -1,7 +1,8 @@
 //! The times of SPMs: at the start and the end, while data flows, after data, on request.
 //!
-//! The module does not build SPMs. In: what was sent and asked for, with its time. Out: one
-//! deadline.
+//! The module does not build SPMs. In: the times of data packets, SPMs and SPMRs. Out: the time of
+//! the next SPM. Below, `S` is an SPM, `F` an SPM that announces the end, `d` a data packet, and
+//! `h` a wait of IHB_MIN.
 //!
 //! ```text
 //!   start  S h S h S            three, IHB_MIN apart: one lost burst cannot hide the session
@@ -12,10 +13,9 @@
 //!   end    F h F h F h F 2h ...  as at the start, then doubling to at most an eighth of `linger`
 //! ```
 //!
-//! Deviation: in section 5.1.6, the ambient timer alone sends SPMs while data flows. The active
-//! interval is far shorter: if the sender pauses, receivers find within milliseconds what was lost
-//! just before the pause. They also learn at once where NAKs go. The ambient timer remains as the
-//! upper bound.
+//! Deviation: in section 5.1.6 of the RFC, SPMs are `spm_ambient` apart while data flows. Here they
+//! are only `spm_active` apart, so that receivers find within milliseconds what was lost just
+//! before the sender pauses. `spm_ambient` remains as the upper bound.
 //!
 //! **Spec**: RFC 3208 sections 5.1.4, 5.1.5, 5.1.6, 9.7.2, 13.4.
 
@@ -38,7 +38,7 @@ pub(super) struct SpmSchedule {
     heartbeat_max: Duration,
     explicit: Intervals,
     spacing: Duration,
-    /// The longest heartbeat once the end is announced.
+    /// The longest time between two heartbeats once the end of the session is announced.
     end_max: Duration,
     last: Option<Instant>,
     heartbeat_step: usize,
@@ -70,14 +70,14 @@ impl SpmSchedule {
         }
     }
 
-    /// Keeps SPMs at least `spacing` apart (but at most `spm_ambient`), so that they stay a small
-    /// part of a low rate.
+    /// Sets the shortest time between two SPMs, so that SPMs stay a small part of a low rate. If
+    /// `spm_ambient` is shorter than `spacing`, it holds instead.
     pub(super) const fn set_spacing(&mut self, spacing: Duration) {
         self.spacing = spacing;
     }
 
-    /// Sets the longest round trip of the group. A receiver that missed the last packet then learns
-    /// of the loss about one round trip later.
+    /// Sets the time before the first heartbeat to the longest round trip of the group, within
+    /// [`HEARTBEAT_MIN`] and [`HEARTBEAT_MAX`], unless the configuration sets that time.
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = round_trip.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
         self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));
@@ -162,13 +162,13 @@ impl SpmSchedule {
 
 /// Number of SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
-/// Bounds of the first heartbeat, which follows the round trip. The lower bound is the shortest
-/// time that a timer of a busy host can keep. The upper bound also holds while the round trip is
-/// unknown.
+/// Bounds of the time before the first heartbeat. Within them, this time is the round trip. The
+/// lower bound is the shortest time that a timer of a busy host can keep. The upper bound is used
+/// while the round trip is unknown.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
-/// The shortest time from an SPM to the answer to an SPMR, whatever the round trip: any host can
-/// send SPMRs.
+/// The shortest time between an SPM and the next SPM that answers an SPMR. It holds even when the
+/// round trip is shorter, because any host can send SPMRs.
 const ANSWER_SPACING: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

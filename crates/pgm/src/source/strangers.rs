@@ -5,30 +5,31 @@
 //! (`reporters.rs`) shares the rate of strangers; the other two bounds do not hold for this host.
 //!
 //! - the rate: a share of the bytes of new data, plus a fixed rate (the floor). Strangers never get
-//!   more at once than one second of both gives;
+//!   more at once than the rate gives in one second;
 //! - the number of repairs: each packet is repaired for strangers up to [`REPAIRS_MAX`] times, at
 //!   ever longer intervals ([`elimination_of`]). So all strangers together draw at most that many
 //!   times the data, however often or slowly they ask;
 //! - beyond that number, the length of NAKs: a stranger gets at most [`ASKED_FACTOR`] times the
-//!   bytes of its NAKs in repairs. With the confirmation, which is as long as the NAK, a NAK brings
-//!   at most three times its bytes.
+//!   bytes of its NAKs in repairs. With the NCF, which is as long as the NAK, a NAK brings at most
+//!   three times its bytes.
 //!
 //! Repairs go to the group, whoever asks, so no stranger can direct them at a victim. The module
 //! does not know packets or queues. In: bytes of new data, and what each stranger asks for. Out:
-//! whether to repair it.
+//! whether to repair it. A stranger's part is the rate divided by one more than the number of
+//! strangers that got repairs in about the last second.
 //!
 //! ```text
 //!   new data --share--\
 //!   time ----floor-----+--> credit, at most one second's  --> repair: the upper half for whoever
 //!                                                             asks, the lower half for those that
-//!                                                             have had less than their part
+//!                                                             have had at most their part
 //! ```
 //!
 //! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too, and never report. A NAK of 64 bytes may
 //! ask for a packet of 1400 bytes, 22 times its length. So the third bound alone would starve them.
-//! They get what they need while they lose less than the share. When they lose more, they ask
-//! again, and are served at the share's rate. A receiver that loses a tenth of everything gets each
-//! lost packet by one of the eight repairs, except for one lost packet in 10^8.
+//! The rate alone lets them repair what they lose, as long as they lose less than the share of the
+//! data. When they lose more, they ask again until the rate allows the repair. If a tenth of all
+//! packets is lost, all [`REPAIRS_MAX`] repairs of a packet get lost only once in 10^8 times.
 //!
 //! Invariant: over any interval, the bytes granted are at most this sum: the share of the new data
 //! in the interval and in about the second before it; the floor for the same time; one packet.
@@ -40,32 +41,33 @@ use base::Instant;
 use super::Duration;
 use crate::Config;
 
-/// The account of the bytes that the source repairs for strangers.
+/// The account of the bytes that the source repairs for strangers: hosts that do not report to it.
 ///
 /// **Cost**: fixed size; a request costs one look at each of [`HOSTS`] entries.
 #[derive(Debug)]
 pub(super) struct Strangers {
     share_percent: u64,
     bytes_per_s_min: u64,
-    /// The most bytes that a host can save up by asking: a packet, plus what the longest NAK earns.
+    /// The highest value of [`Host::earned`]: the bytes of a packet, plus what the longest NAK
+    /// earns.
     earned_max: u64,
     /// Bytes of new data sent in about the last second, headers included.
     data: Recent,
-    /// Bytes of repairs that strangers together may still be granted. The bytes of the fixed rate
-    /// are included up to `earned_at`.
+    /// Bytes of repairs that strangers together may still be granted. What `bytes_per_s_min` adds
+    /// to them was last added at `earned_at`.
     credit: u64,
     earned_at: Instant,
     hosts: [Host; HOSTS],
 }
 
-/// The account of one stranger.
+/// The account of one stranger: a host that asks for repairs and does not report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     address: Option<IpAddr>,
     /// When the host last asked for repairs.
     asked_at: Instant,
     granted: Recent,
-    /// Bytes of repairs that the host has earned with the bytes of its NAKs, and not used.
+    /// Bytes of repairs that the host has earned with the bytes of its NAKs, and has not used yet.
     earned: u64,
 }
 
@@ -97,7 +99,7 @@ impl Strangers {
     }
 
     /// Returns true when `bytes` may be repaired for `host`, and then counts them as repaired.
-    /// `repairs` says how many times the packet was repaired for strangers.
+    /// `repairs` says how many times the packet was repaired for strangers before.
     pub(super) fn grant(&mut self, now: Instant, host: IpAddr, bytes: usize, repairs: u32) -> bool {
         let rate = self.rate(now);
         let passed = now.since(self.earned_at).min(SECOND);
@@ -138,8 +140,8 @@ impl Strangers {
     }
 
     /// Returns the index of this host's entry. A new host takes an empty entry. If none is empty,
-    /// it takes the entry of the host that was granted least lately. Of several such hosts, it
-    /// takes the entry of the host that has been silent longest.
+    /// it takes the entry of the host that was granted the fewest bytes in about the last second.
+    /// Of several such hosts, it takes the entry of the host that has been silent longest.
     fn entry_of(&mut self, now: Instant, host: IpAddr) -> usize {
         let own = |entry: &Host| entry.address == Some(host);
         let worth = |entry: &Host| {
@@ -159,8 +161,9 @@ impl Strangers {
         index
     }
 
-    /// Returns true when the host was granted at most one part of the rate. There is one part for
-    /// each host that was granted something lately, and one more.
+    /// Returns true when the host was granted at most its part of `rate` in about the last second.
+    /// The part is `rate` divided by one more than the number of hosts granted repairs in that
+    /// time.
     fn is_within_part(&self, now: Instant, index: usize, rate: u64) -> bool {
         let granted = |entry: &Host| entry.granted.per_s(now);
         let others = self.hosts.iter().filter(|entry| granted(entry) > 0).count() as u64;
@@ -168,8 +171,8 @@ impl Strangers {
     }
 }
 
-/// Bytes of about the last second. With each eighth of a second that passes, the count loses an
-/// eighth.
+/// A count of the bytes of about the last second. With each eighth of a second that passes, the
+/// count loses an eighth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     bytes: u64,
@@ -190,7 +193,7 @@ impl Recent {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Returns the bytes of about the last second.
+    /// Returns the number of bytes that were added in about the last second.
     fn per_s(&self, now: Instant) -> u64 {
         let steps = step_of(now).saturating_sub(self.step);
         let mut bytes = self.bytes;
@@ -218,24 +221,24 @@ pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
 }
 
 /// How many times a packet is repaired for strangers before further repairs must be earned by NAKs.
-/// Judgement: when the intervals begin at 4 ms, eight repairs span 3.3 seconds. A receiver that
-/// hears nothing for that long loses data only if somebody asks for everything all the time. On a
-/// path with a round trip of half a second, receivers that ask before they hear the first repair
-/// use up five repairs.
+/// A judgement: when the elimination interval is 4 ms, a packet's first and eighth repair are at
+/// least 3.3 seconds apart. So even if others ask all the time, a receiver that hears nothing for
+/// less than that can still get a repair.
 pub(super) const REPAIRS_MAX: u32 = 8;
-/// The bytes of repairs that a stranger earns with each byte of its NAKs. With the confirmation,
-/// which is as long as the NAK, a NAK brings three times its bytes.
+/// The bytes of repairs that a stranger earns with each byte of its NAKs. With the NCF, which is
+/// as long as the NAK, a NAK brings three times its bytes.
 const ASKED_FACTOR: u64 = 2;
 /// An upper bound for the length of a NAK in bytes. The longest NAK asks for 63 packets, over IPv6;
 /// all headers are included.
 const NAK_BYTES_MAX: u64 = 400;
 const SECOND: Duration = Duration::from_secs(1);
-/// The most strangers that have an entry each. A further stranger takes the entry of the one that
-/// was granted least lately. The number is a judgement.
+/// How many strangers can have an entry at the same time. A further stranger takes over the entry
+/// of the host that was granted the fewest bytes in about the last second. The number is a
+/// judgement.
 const HOSTS: usize = 16;
 /// The longest wait between two repairs of a packet for strangers, unless the elimination interval
-/// is longer. Judgement: a receiver repeats its request for at least ten seconds, so with this wait
-/// it can have all eight repairs.
+/// is longer. A judgement: a receiver repeats its request for at least ten seconds. With a wait of
+/// one second, it can have all [`REPAIRS_MAX`] repairs of the packet in that time.
 const ELIMINATION_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The next run to leave, and what becomes of it.
 //!
 //! A run that is given out counts as sent only when [`Source::run_done`] says how much of it left.
-//! But a packet to be repaired becomes RDATA in place at once, and stays so.
+//! One change comes earlier: the packets of a repair run become RDATA in the log before the run is
+//! given out. They stay RDATA even if the run does not leave.
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
@@ -56,8 +57,8 @@ impl Source {
         self.odata_run(limit)
     }
 
-    /// Returns the next run of a source with parity: the parity of a complete group, then repairs
-    /// of both kinds in turns, then new data.
+    /// Returns the next run of a source with parity: the parity of a complete group, then selective
+    /// repairs and parity repairs in turns, then new data.
     fn repair_parity_or_odata_run(&mut self, now: Instant, limit: Budget) -> Option<Run<'_>> {
         while self.is_proactive_due() {
             if self.stage_parity(limit, true) {
@@ -294,8 +295,8 @@ impl Source {
         self.spm.data_sent(now);
     }
 
-    /// Returns the number of bytes after which it is the turn of the next receiver's repairs: as
-    /// many as one burst has, but at most half of the longest run.
+    /// Returns the number of bytes after which it is the turn of the next receiver's repairs: the
+    /// bytes of one burst of repairs, but at most half of the longest run.
     pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
@@ -309,7 +310,7 @@ impl Source {
         if self.log.unsent() == self.log.lead() || room == 0 || self.cork_due() > self.now {
             return None;
         }
-        // All data that waits now may leave, however many runs that takes.
+        // Releases all data that waits, even if it takes several runs to leave.
         self.uncork();
         self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
@@ -345,8 +346,8 @@ impl Source {
         self.cork.left(now, self.log.unsent());
     }
 
-    /// Returns how many new packets may leave before reporting receivers are further behind than
-    /// the flow window allows. One run may exceed the bound in bytes.
+    /// Returns how many new packets may leave before receivers that report are too far behind. The
+    /// flow window limits this in packets and in bytes; a run may exceed the limit in bytes.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
         if self.reports.is_waiting {
@@ -363,8 +364,8 @@ impl Source {
         usize::try_from(end.saturating_sub(self.log.unsent())).unwrap_or(usize::MAX)
     }
 
-    /// Returns true while the oldest packet of the window is in the way of data that was refused:
-    /// the packet was sent, but receivers that report still lack it.
+    /// Returns true when the window refused new data and still cannot advance: its oldest packet
+    /// was sent, but receivers that report still lack that packet.
     pub(super) const fn is_full(&self) -> bool {
         let trail = self.log.trail();
         let is_lacked = self.reports.hold <= trail && trail < self.log.unsent();

@@ -1,21 +1,22 @@
 //! The packets that receivers send to the source: NAKs, null NAKs, SPM requests, replies to polls.
 //!
-//! The module does not send; it queues confirmations, repairs and SPMs. Each packet ends as handled
-//! or as dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
+//! The module does not send; it queues confirmations, repairs and SPMs. Each packet counts as
+//! handled, or as dropped for one reason. A NAK can name at most 63 packets or groups, which bounds
+//! its cost.
 //!
 //! ```text
-//!   NAK --> addresses and ports ours? --> each sqn: beyond, behind, queued, eliminated, queue it
-//!                                     \-> NCF with the same list
+//!   NAK --> addresses and ports ours? --> each sqn: unsent? too old? queued? repaired? else queue
+//!                                     \-> NCF, without unsent and refused sqns
 //! ```
 //!
 //! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
 //! sent. A NAK for such packets is stray or forged, or the receiver that sent it was misled. A
 //! confirmation would make receivers wait for data that does not exist, or extend their windows to
-//! it. The source serves the rest of the NAK: a receiver that heard of a false lead asks in one
-//! list for packets that it misses and for packets that do not exist. A NAK for packets that left
-//! the window is confirmed, and an SPM with the trail follows soon. The NCF also leaves out packets
-//! that are not repaired because strangers have had their share: a receiver that needs them asks
-//! again.
+//! it. The source serves the rest of the NAK, because a receiver that heard of a false lead asks in
+//! one list for packets that it misses and for packets that do not exist. A NAK for packets that
+//! left the window is confirmed, and an SPM with the trail follows soon. The NCF also leaves out
+//! packets that are not repaired because strangers have had their share: a receiver that needs them
+//! asks again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4, 14.4.
 
@@ -32,22 +33,23 @@ use super::{
 };
 
 impl Source {
-    /// Takes one packet that arrived on either socket. Without a key, its sender counts as a
-    /// stranger: the source repairs for strangers only up to a limit (`stranger_repair_share`).
-    /// With a key, only packets of hosts that have the key come this far, and no such limit
-    /// applies.
+    /// Takes one packet from the group socket or the upstream socket. In a session without a key,
+    /// its sender counts as a stranger: the source repairs for strangers only up to a limit
+    /// (`stranger_repair_share`). With a key, only packets of hosts that have the key come this
+    /// far, and no such limit applies.
     ///
-    /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
+    /// **Cost**: at most 63 index look-ups (a NAK can name 63 packets) and one copy of a control
+    /// packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.take(now, arrival, Standing::Nothing, tpdu)
     }
 
-    /// Takes one packet from a host that has shown its address by a control connection. Without a
-    /// key, the repairs for this host have a bound that grows with the new data. Beyond the bound,
-    /// the host shares the rate of strangers ([`Source::handle`]).
+    /// Takes one packet from a host that has shown its address by a control connection. In a
+    /// session without a key, the repairs for this host have a bound that grows with the new data.
+    /// Beyond the bound, the host shares the rate of strangers ([`Source::handle`]).
     ///
-    /// **Cost**: as for [`Source::handle`], and a few look-ups in a map of all such hosts for each
-    /// packet that is asked for.
+    /// **Cost**: as for [`Source::handle`]. In addition, each packet that the host asks for costs a
+    /// few look-ups in a map of all such hosts.
     pub fn handle_reporter(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.take(now, arrival, Standing::Address, tpdu)
     }
@@ -210,7 +212,7 @@ impl Source {
     }
 
     /// Queues a repair, unless it is queued already, was sent just now or cannot be made. A host
-    /// without full service gets it only within the limits of strangers.
+    /// without full service gets a repair only within the limits of strangers.
     fn ask_repair(&mut self, now: Instant, from: Asker, position: u64) -> Reply {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
@@ -248,15 +250,16 @@ impl Source {
         Reply::Queued
     }
 
-    /// Returns how this host is served. Counts the request when the host reports but has reached
-    /// its bound.
+    /// Returns how this host is served. Counts the request when the host reports but has used up
+    /// its bound of repairs.
     pub(super) fn service_of(&mut self, from: Asker) -> Service {
         let service = self.askers.service_of(from);
         self.counters.nak_overdrawn += u64::from(service == Service::Rate);
         service
     }
 
-    /// Returns true when the packet was repaired within the elimination interval of this service.
+    /// Returns true when the packet was last repaired less than the elimination interval ago. For
+    /// `Service::Few`, the interval also depends on the number of repairs granted for the packet.
     fn is_eliminated(&self, now: Instant, service: Service, position: u64) -> bool {
         let Some(at) = self.log.repaired(position) else {
             return false;
@@ -298,7 +301,8 @@ impl Source {
 pub(super) enum Reply {
     /// The requested packet or group was never sent.
     Beyond,
-    /// The host that asked is a stranger, and has no part left in the strangers' share of repairs.
+    /// The host that asked has no full service, and the repairs for strangers that it may have are
+    /// used up.
     Refused,
     /// The repair is on its way, or will never be made.
     Known,
@@ -327,7 +331,7 @@ fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, D
     Ok(count)
 }
 
-/// Moves the entries that `is_kept` selects to the front, in their order, and returns their number.
+/// Moves to the front, in order, all entries for which `is_kept` is true; returns their number.
 fn keep(sqns: &mut [Sqn], mut is_kept: impl FnMut(Sqn) -> bool) -> usize {
     let mut kept = 0;
     for index in 0..sqns.len() {

@@ -1,4 +1,4 @@
-//! The ways of data into the transmit log: copied, written in place, or in bursts.
+//! The ways in which data gets into the transmit log: copied, written in place, or in bursts.
 //!
 //! The module does not send. A committed record is complete, header and checksum included; a row
 //! (several messages in one packet) is complete once it is closed. By the time the record leaves,
@@ -83,8 +83,9 @@ impl Source {
         })
     }
 
-    /// Finds room for `count` payloads of `len` bytes each, which leave in few runs: for reading a
-    /// file or a frame straight into the log. The source takes nothing until a commit.
+    /// Finds room for `count` payloads of `len` bytes each. The caller can then read a file or a
+    /// frame straight into the log. The source takes nothing until the burst is committed. The
+    /// packets then leave in few runs (one call to the kernel each).
     ///
     /// # Errors
     /// See [`Full`]. A burst takes at most a quarter of the window. With `pack` there is no burst,
@@ -124,8 +125,8 @@ impl Source {
         if count == 0 { 1 } else { count }
     }
 
-    /// Takes a message into a row. A message that is too long for one packet becomes a row of one
-    /// message in several packets.
+    /// Takes a message into a row. A message that is too long for one packet becomes a row by
+    /// itself, which is sent in several packets.
     fn offer_packed(&mut self, apdu: &[u8]) -> Result<u64, Full> {
         if apdu.len() <= self.longest_in_row() {
             return self.offer_in_row(apdu);
@@ -196,7 +197,7 @@ impl Source {
         Ok(())
     }
 
-    /// Counts a refusal, and flushes the cork, because there is no room until data has left.
+    /// Counts a refusal, and lets all data leave that the cork held back, to make room.
     pub(super) const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
@@ -208,8 +209,8 @@ impl Source {
         self.place_many(len, 1)
     }
 
-    /// Finds contiguous room for `count` records, which have `bytes` bytes in all, and room for
-    /// their sequence numbers.
+    /// Finds contiguous room in the log for `count` records, which have `bytes` bytes in all. The
+    /// log must also have room for `count` more sequence numbers.
     #[inline]
     fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
         let hold = self.hold();
@@ -239,8 +240,8 @@ impl Source {
         }
     }
 
-    /// Returns the sum of the payload at `range` of the log for the packet's checksum; 0 when the
-    /// packet leaves without one.
+    /// Returns what the payload adds to the packet's checksum; 0 when the packet is sent without a
+    /// checksum. The payload is at `range` of the log.
     #[inline]
     pub(super) fn sum_payload(&self, range: Range<usize>) -> u64 {
         if self.has_checksum() {
@@ -250,8 +251,8 @@ impl Source {
         }
     }
 
-    /// Returns whether data leaves with a checksum. Protected data has a stronger tag instead, and
-    /// the stage that protects a packet removes its checksum.
+    /// Returns true when data leaves with a checksum. Protected data has a stronger tag instead,
+    /// and the stage that adds the tag clears the checksum field.
     #[inline]
     fn has_checksum(&self) -> bool {
         !self.setup.is_protected()

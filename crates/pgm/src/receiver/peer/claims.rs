@@ -1,8 +1,8 @@
 //! Claims that packets make: that packets can no longer be repaired, that the session has ended, or
 //! that it is broken off. When such a claim is forged, believing it costs data.
 //!
-//! If the owner can ask the sender by other means than packets, a claim waits for the sender's word
-//! ([`Told`]). If the owner cannot ask, or gives up asking, packets are believed.
+//! If the receiver's owner can ask the sender by other means than packets, a claim waits for the
+//! sender's word ([`Told`]). If the owner cannot ask, or gives up asking, packets are believed.
 //!
 //! ```text
 //!   trail, FIN, RST of a packet --> claim --told--> what the sender says
@@ -13,7 +13,7 @@ use wire::{Sqn, object::StreamPhase};
 
 use super::{Farewell, Peer, Shared};
 
-/// The sender's own word about its packet stream, which did not come in a packet.
+/// What the sender itself says about its packet stream by other means than packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The sequence number before which the sender can repair nothing any more.
@@ -29,10 +29,10 @@ pub struct Told {
 pub(super) struct Claims {
     /// True when the owner can ask the sender whether claims of packets are true.
     is_checked: bool,
-    /// The highest trail that the sender itself has told, not by a packet ([`Told`]).
+    /// The highest trail that the sender has told by other means than packets ([`Told`]).
     told_trail: u64,
-    /// The highest trail beyond `told_trail` that a packet announced and by which something would
-    /// be lost; 0 for none.
+    /// The highest trail that a packet announced and that is not believed yet. It is beyond
+    /// `told_trail`, and believing it would lose data. 0 for none.
     trail: u64,
     /// The position where the data ends, as a packet claims; `None` without a claim.
     end: Option<u64>,
@@ -54,10 +54,10 @@ impl Claims {
 }
 
 impl Peer {
-    /// Takes a packet's trail. `certain` is one past the last packet that is known to exist, as in
-    /// `Window::see_trail`.
+    /// Takes a packet's trail. `certain` is one past the last packet that was known to exist before
+    /// (see `Window::see_trail`).
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) {
-        // A trail costs nothing when no packet before it is missing.
+        // A trail up to here loses nothing: nothing before it is missing, or the sender told it.
         let harmless = self.window.contiguous().max(self.claims.told_trail);
         let trail = if self.claims.is_checked && trail > harmless {
             self.claims.trail = self.claims.trail.max(trail);

@@ -24,8 +24,8 @@ use crate::{
 pub(in crate::receiver) struct SpmNotes {
     pub(in crate::receiver) is_fin: bool,
     is_reset: bool,
-    /// True when the sender of this SPM cannot reach its children (OPT_NBR_UNREACH): its window is
-    /// not valid.
+    /// True when the sender of this SPM cannot reach its children (OPT_NBR_UNREACH): the SPM's
+    /// window is not valid.
     is_unreachable: bool,
     join_min: Option<Sqn>,
     mark: Option<Mark>,
@@ -118,7 +118,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes an NCF: the source confirmed NAKs for `nak` and `list`.
+    /// Takes an NCF: it confirms NAKs for the packets in `nak` and `list`.
     pub(in crate::receiver) fn ncf(
         &mut self,
         now: Instant,
@@ -153,7 +153,7 @@ impl Peer {
         verdict
     }
 
-    /// Learns the round trip when `first..end` holds the packet that the receiver is timing.
+    /// Learns the round trip, if the receiver is timing a packet of `first..end`.
     pub(super) fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
         if let Some(timed) = &mut self.asking.timed
             && !timed.is_confirmed
@@ -164,7 +164,7 @@ impl Peer {
         }
     }
 
-    /// Learns how long a repair takes when `position` is the packet that the receiver is timing.
+    /// Learns how long the repair took, if the receiver is timing the packet at `position`.
     pub(super) fn time_repair(&mut self, now: Instant, position: u64) {
         if let Some(timed) = self
             .asking
@@ -176,8 +176,7 @@ impl Peer {
         }
     }
 
-    /// Learns how long a repair takes when the packet that the receiver is timing is one of
-    /// `first..end`.
+    /// Learns how long the repair took, if the receiver is timing a packet of `first..end`.
     pub(super) fn time_group_repair(&mut self, now: Instant, first: u64, end: u64) {
         let timed = self.asking.timed.map(|timed| timed.position);
         if let Some(position) = timed.filter(|position| (first..end).contains(position)) {
@@ -186,15 +185,16 @@ impl Peer {
     }
 
     /// Stops timing a packet of `first..end`, because another receiver's NAK for it was heard. The
-    /// next confirmation may answer that NAK, which may have had the shorter path.
+    /// next confirmation may answer that other NAK, whose path may be shorter.
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
         self.asking
             .timed
             .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.position));
     }
 
-    /// Takes another receiver's NAK for `nak` and `list`. It counts only for packets that are known
-    /// to be missing: any host can send a NAK, so a NAK does not prove that a packet exists.
+    /// Takes another receiver's NAK for the packets in `nak` and `list`. It counts only for packets
+    /// that are known to be missing: any host can send a NAK, so a NAK does not prove that a packet
+    /// exists.
     pub(in crate::receiver) fn heard_nak(
         &mut self,
         now: Instant,
@@ -214,16 +214,16 @@ impl Peer {
     }
 
     /// Returns the address for NAKs: the source, or the path NLA of the last SPM when the
-    /// configuration says that there are network elements. The port is the session's, or the port
+    /// configuration says that there are network elements. The port is the group's, or the port
     /// that the mark names.
     ///
-    /// A forged mark must not choose an address. So the receiver uses the port only for NAKs to the
-    /// session's own source, not for NAKs to a network element on the way. It never uses a port
-    /// that needs a privilege.
+    /// A mark may be forged. So the receiver uses the mark's port only for NAKs to the session's
+    /// own source, not for NAKs to a network element on the way, and only if the port needs no
+    /// privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        // Any sender of an SPM could name a third host as its path. All receivers would then send
-        // their NAKs to that host: in one case, 1.3 kB of SPMs caused 244 MB of NAKs.
+        // Any sender of an SPM could name another host as the path NLA. All receivers would then
+        // send their NAKs to that host: in one case, 1.3 kB of SPMs caused 244 MB of NAKs.
         let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
         let nla = path.unwrap_or(self.source);
         let told = self.spms.mark.filter(Mark::is_known);
@@ -271,8 +271,8 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// Returns true when the SPM is newer than the last SPM that counted, or when several SPMs show
-    /// that the last was wrong.
+    /// Returns true when the SPM is newer than the last SPM that counted, or when [`STALE_MAX`]
+    /// SPMs show that the SPM that counted was wrong.
     ///
     /// Deviation: if only newer SPMs counted, one forged SPM with a far higher number would make
     /// the receiver drop all later SPMs of the sender. So when [`STALE_MAX`] older SPMs in a row
@@ -364,6 +364,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// Number of SPMs that show that an earlier SPM was wrong: they are in sequence with each other,
-/// but not with the earlier SPM.
+/// How many SPMs in a row it takes to show that an earlier SPM was wrong. They must be in sequence
+/// with each other, but not with the earlier SPM.
 const STALE_MAX: u8 = 8;

@@ -146,10 +146,10 @@ impl Peer {
 
     /// In sequence mode, uses the packet at once if it is the next to give out; else holds it.
     ///
-    /// A whole message that is next takes no room in the store. Otherwise a full store would have
-    /// no room for the very packet that lets it empty. The message does take room when skipped
-    /// positions must be reported first. A piece of a message takes room for the message that it
-    /// continues or begins.
+    /// A whole message that is next takes no room in the store. Otherwise a full store could not
+    /// take the packet after which its held packets can leave. The message does take room when
+    /// skipped positions must be reported first. A piece of a message takes room for the message
+    /// that it continues or begins.
     fn keep_in_sequence(
         &mut self,
         position: u64,
@@ -289,8 +289,8 @@ impl Peer {
     }
 
     /// Returns true for data that an SPM overtook on the network: the session begins with this
-    /// data, not after it. Only new data within [`OVERTAKEN_MAX`] counts; a repair for another
-    /// receiver may be as old as the window.
+    /// data, not after it. Only new data within [`OVERTAKEN_MAX`] packets counts; a repair for
+    /// another receiver may be as old as the window.
     fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
         let base = self.window.base;
         self.arrived.packets == 0

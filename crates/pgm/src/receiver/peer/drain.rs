@@ -27,7 +27,8 @@ pub(in crate::receiver) enum Step {
     Mark(Mark),
     /// A held message; the store has its bytes.
     Message(Entry),
-    /// A message that was put together, beginning at this position; the assembly has its bytes.
+    /// A message assembled from several packets, the first at this position. The assembly has the
+    /// message's bytes.
     Apdu(u64),
     /// Positions that the receiver gave up.
     Lost {
@@ -64,7 +65,7 @@ impl Peer {
         step
     }
 
-    /// Returns the bytes of the message that was last put together from its pieces.
+    /// Returns the bytes of the message that was assembled last.
     pub(in crate::receiver) fn apdu(&self) -> &[u8] {
         self.due.assembly.bytes()
     }
@@ -100,8 +101,8 @@ impl Peer {
         if self.is_over() {
             return None;
         }
-        // An attacker may replay an old session, so the application does not see it yet: only its
-        // mark goes to the owner, who asks the sender.
+        // An untrusted session may be an old one that an attacker replays. So the application does
+        // not see it yet: only its mark goes to the owner, who asks the sender about the session.
         if !self.is_trusted() && !self.due.notices.replaced {
             let is_marked = std::mem::take(&mut self.due.notices.mark);
             return self.spms.mark.filter(|_| is_marked).map(Step::Mark);
@@ -176,8 +177,8 @@ impl Peer {
                         self.advance(store);
                         return self.due.assembly.hand_out().map(Step::Apdu);
                     }
-                    // This is no loss: another session has the room and will give it back. Only a
-                    // session that ends cannot wait for that.
+                    // The piece is not lost: it waits until another session gives back memory. Only
+                    // a session that is leaving cannot wait.
                     Fit::NoRoom if !matches!(self.phase, Phase::Leaving(_)) => {
                         self.due.is_short = true;
                         return self.due.skip.take();

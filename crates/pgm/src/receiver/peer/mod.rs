@@ -1,10 +1,10 @@
 //! One sender, as a receiver knows it: its window, its held data, and how far its session has come.
 //!
 //! The module does not parse packets or know other senders. In: one checked packet at a time. Out:
-//! a verdict, and through [`Peer::step`] what became ready. This file has the life of a session and
-//! the quick path; `data.rs` has all other data packets, `parity.rs` parity, `control.rs` control
-//! packets, `parent.rs` the requests of the PGM parent, `drain.rs` the data that is handed out
-//! later, `timer.rs` timers.
+//! a verdict, and through [`Peer::step`] the data and events that became ready. This file has the
+//! life of a session and the quick path; `data.rs` has all other data packets, `parity.rs` parity,
+//! `control.rs` control packets, `parent.rs` what the PGM parent (the source or the last network
+//! element) asks, `drain.rs` the data that is handed out later, `timer.rs` timers.
 //!
 //! ```text
 //!          FIN                  all up to the lead given out or lost
@@ -15,10 +15,10 @@
 //!  '-------------> Leaving(Expired) -------------------------------> forgotten
 //! ```
 //!
-//! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
-//! popped; every position from the window's start on is handed out once or reported lost once,
-//! except pieces of a message that had begun before the receiver joined; `way` says how to treat
-//! the next expected packet in the present state.
+//! Invariants: in sequence mode, no packet is handed out at once while earlier data waits for
+//! [`Peer::step`]; every position from the window's start on is handed out once or reported lost
+//! once, except pieces of a message that had begun before the receiver joined; `way` says how to
+//! treat the next expected packet in the present state.
 
 use std::net::IpAddr;
 
@@ -75,15 +75,15 @@ pub(super) struct Shared {
     pub(super) setup: ReceiverSetup,
     pub(super) limits: Limits,
     pub(super) rng: Rng,
-    /// This receiver's own random bits (RAND_NODE_ID), by which polls choose who replies.
+    /// This receiver's own random bits (RAND_NODE_ID): a POLL names bits, and only receivers whose
+    /// own bits match reply.
     pub(super) node_bits: u32,
     pub(super) store: HeldStore,
     pub(super) counters: ReceiverCounters,
     pub(super) outbox: Outbox,
-    /// The ranges of one request; kept so that their memory is reused.
+    /// The ranges of positions to ask for now; the list is kept so that its memory is reused.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// The ranges that are left after parity requests were split off; `requests` has those
-    /// requests.
+    /// The part of `ranges` that parity should not repair. `requests` asks for parity for the rest.
     pub(super) selective: Vec<(u64, u64)>,
     pub(super) requests: Vec<Sqn>,
     /// The function that recovers payloads.
@@ -125,14 +125,15 @@ pub(super) struct Peer {
 #[derive(Debug)]
 struct Due {
     assembly: Assembly,
-    /// Positions given up just before the window's base, or before the current message.
+    /// Positions that the receiver gave up and has not reported yet. They end at the window's base,
+    /// or where the current message begins.
     skip: Skip,
     notices: Notices,
     /// True when the piece that is due found no room and waits for [`Peer::try_again`]. Until then
     /// the session asks for nothing, because it could not keep what comes.
     is_short: bool,
-    /// True until something is given out or lost: until then, pieces of a message that began before
-    /// the receiver joined are no loss.
+    /// True until something is given out or lost. While true, pieces of a message that began before
+    /// the receiver joined do not count as lost.
     is_joining: bool,
 }
 
@@ -147,7 +148,7 @@ struct FromSpms {
     scope_id: u32,
     path: PathId,
     mark: Option<Mark>,
-    /// When to ask the sender for an SPM, by an SPMR.
+    /// When to send SPMRs, which ask the sender for an SPM.
     spmr: SpmRequest,
 }
 
@@ -178,7 +179,8 @@ struct Timed {
 /// The events that the application has yet to be told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Notices {
-    /// True when the session number belonged to another sender, which is forgotten.
+    /// True when the application must be told that the sender that had this session number before
+    /// is forgotten.
     replaced: bool,
     found: bool,
     mark: bool,
@@ -260,8 +262,9 @@ impl Peer {
         }
     }
 
-    /// Takes a plain packet if it is the next packet of the stream and needs no closer look. Holds
-    /// it while earlier data is missing. Returns its position, and whether to hand it out.
+    /// Takes a data packet without options if it is the next packet of the stream. If earlier data
+    /// is missing, holds the packet. Returns the packet's position, and whether to hand it out;
+    /// `None` when it did not take the packet, which must then be examined in full.
     #[inline]
     pub(super) fn take_next(
         &mut self,
@@ -311,7 +314,7 @@ impl Peer {
         }
     }
 
-    /// Notes that a packet arrived from the sender, other than data that was kept.
+    /// Notes that a packet arrived from the sender, except a data packet that was kept.
     pub(super) const fn note_heard(&mut self) {
         self.asking.credit.heard();
     }
@@ -378,22 +381,23 @@ impl Peer {
     }
 
     /// Returns true when the application believes that the session number is in use: by this
-    /// sender, or by the sender that this one replaced.
+    /// sender, or by the sender that had the number before.
     pub(super) fn is_announced(&self) -> bool {
         self.due.notices.replaced || (!self.due.notices.found && !self.is_over())
     }
 
-    /// Notes that the application still knows the session number as another sender's.
+    /// Notes that the application must be told: this peer's session number now belongs to this
+    /// peer, and no longer to the sender that had it before.
     pub(super) fn replace_another(&mut self) {
         self.due.notices.replaced = true;
     }
 
-    /// Lets the piece that is due try again, because there may be room for it.
+    /// Notes that there may be room again for the piece of a message that is due next.
     pub(super) const fn try_again(&mut self) {
         self.due.is_short = false;
     }
 
-    /// Gives up all memory; the session is over, and its packets are ignored from now on.
+    /// Ends the session: frees its memory. Its packets are ignored from now on.
     pub(super) fn retire(&mut self, store: &mut HeldStore) {
         self.held.clear(store);
         self.offer.clear(store);
@@ -465,13 +469,13 @@ impl Peer {
         }
     }
 
-    /// Updates `way`: how to treat the next expected packet, if it is a plain one.
+    /// Updates `way`: how to treat the next expected packet, if it is data without options.
     #[inline]
     fn look_again(&mut self, store: &HeldStore) {
         if self.asking.is_starved && self.held.has_room() && store.has_room() {
             self.asking.is_starved = false;
         }
-        // A session that is not proven needs the long way: each of its packets moves the session in
+        // A session that is not proven needs `Way::Long`: each of its packets moves the session in
         // the list of evictable sessions.
         let is_quiet = !self.due.notices.found
             && !self.due.notices.replaced
@@ -506,10 +510,11 @@ enum Way {
     Long,
 }
 
-/// Start of a sender's positions: one lap (2^32) up, so that subtraction never goes below zero.
+/// Where a sender's 64-bit positions begin: one lap of sequence numbers (2^32) above zero, so that
+/// subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
-/// Number of data packets after which a sender has proved to be real, if it has sent an SPM; the
-/// next constant is the number without an SPM.
+/// Number of data packets after which a sender that has sent an SPM has proved to be real.
 const PROVEN_DATA_PACKETS: u64 = 4;
+/// Number of data packets after which a sender that has sent no SPM has proved to be real.
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;

@@ -1,11 +1,12 @@
-//! Requests of a session's PGM parent to the receiver: replies to polls, a back-off, congestion
+//! What a session's PGM parent asks of the receiver: replies to polls, a back-off, congestion
 //! reports. Also, whether the parent can reach its children. The parent is the source, or the last
 //! network element on the way from it.
 //!
 //! The module sends nothing. In: POLLs, and options of SPMs and NCFs. Out: replies that are due,
 //! the report for a NAK, and whether NAKs may be sent.
 //!
-//! Invariant: a reply goes to a sender that the receiver follows, and costs credit as a NAK does.
+//! Invariant: the receiver replies only to polls in sessions that it follows. A reply counts
+//! against the limit on the bytes of the receiver's requests, as a NAK does.
 //!
 //! **Spec**: RFC 3208 sections 12.5, 14.5, 15.2.2, 15.3.2.
 
@@ -29,13 +30,13 @@ use crate::{
     },
 };
 
-/// The state of the parent's requests.
+/// What the parent of a session asks of this receiver now.
 #[derive(Debug, Default)]
 pub(super) struct Parent {
     pub(super) polls: Polls,
     /// True when the parent said that it cannot reach its children: NAKs wait for a regular SPM.
     pub(super) is_cut_off: bool,
-    /// The loads that the last SPM asks NAKs to report.
+    /// The kinds of loss rate (link, path, receiver) that the last SPM asks NAKs to report.
     loads: Loads,
     loss: LossRate,
 }
@@ -48,7 +49,7 @@ pub(in crate::receiver) struct BackOffNotes {
 }
 
 impl Peer {
-    /// Takes a POLL, by which its sender counts receivers; plans the reply, if one is due.
+    /// Takes a POLL, and plans the reply if one is due. A sender counts its receivers by POLLs.
     pub(in crate::receiver) fn poll(
         &mut self,
         now: Instant,
@@ -127,9 +128,9 @@ impl Peer {
         self.follow_back_off(back_off);
     }
 
-    /// Notes the back-off that an SPM or an NCF announces. An interval that results from a poll
-    /// counts only if this receiver has heard the first round of that poll or of an earlier poll,
-    /// and of no later poll.
+    /// Notes the back-off that an SPM or an NCF announces. When its interval results from a poll,
+    /// the interval counts only if the latest poll whose first round this receiver has heard is
+    /// that poll or an earlier one.
     pub(in crate::receiver) fn follow_back_off(&mut self, notes: &BackOffNotes) {
         if let Some(range) = notes.range {
             let [min, max] = [range.min_us, range.max_us].map(micros);
@@ -164,15 +165,16 @@ impl Peer {
 /// The share of packets that were lost lately, in 65,535ths.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossRate {
-    /// The counts at the last update of `rate`: packets that came, and packets missed.
+    /// The counts at the last update of `rate`: here of packets that came, below of packets missed.
     originals: u64,
     missed: u64,
     rate: Option<u64>,
 }
 
 impl LossRate {
-    /// Updates the rate with the packets that came and were missed since the last update, once they
-    /// are enough for a sample; the first sample may be smaller. Returns the rate.
+    /// Updates the rate with the packets that came and those that were missed since the last
+    /// update, once both together are enough for a sample; the first sample may be smaller. Returns
+    /// the rate.
     fn update(&mut self, originals: u64, missed: u64) -> u16 {
         let lost = missed - self.missed;
         let all = originals - self.originals + lost;

@@ -5,10 +5,10 @@
 //! ask (`timer.rs`).
 //!
 //! ```text
-//!   SPM, SPM: the same offer --> groups are kept from the next whole one on
-//!   data, parity --> group full --> lost members, held until their turn
-//!   gap due --> group complete, parity of use --> parity NAK: the number that the group lacks
-//!          \-> the newest group, in part: wait for its end, but not for ever
+//!   two SPMs in a row, same offer --> packets are kept, from the next whole group on
+//!   data, parity --> enough packets of a group --> lost members, delivered in order
+//!   gap due --> whole group sent, parity can help --> parity NAK: number of missing packets
+//!          \-> newest group, not all sent yet: wait for its end, at most PARTIAL_WAIT
 //!          \-> otherwise: selective NAK
 //! ```
 //!
@@ -16,9 +16,9 @@
 //! changes, a group that began before this receiver joined, a group that found no memory, packets
 //! that contradict each other, requests that nobody answers.
 //!
-//! Deviations: section 11.5 forbids selective NAKs for complete groups where parity is on demand;
-//! here they remain the fallback. A receiver that lacks many packets of a group does not send its
-//! NAK earlier than a receiver that lacks few: each waits for the group's end.
+//! Deviations: where parity is on demand, section 11.5 forbids selective NAKs for complete groups;
+//! this module still falls back to them. A receiver that lacks many packets of a group does not
+//! send its NAK earlier than a receiver that lacks few: each waits for the group's end.
 //!
 //! **Spec**: RFC 3208 sections 11.2, 11.3, 11.5.
 
@@ -49,12 +49,13 @@ pub(super) struct Offer {
     /// The groups whose packets are kept for recovery; `None` while no offer is in force.
     pub(super) groups: Option<Box<Groups>>,
     is_on_demand: bool,
-    /// True when parity may follow a group unasked, before the next group's packets.
+    /// True when the source may send a group's parity unasked, before the next group's packets.
     is_proactive: bool,
-    /// The position after the lead of the last SPM, and the number of data packets that had come by
-    /// then.
+    /// The position after the lead in the last SPM, and the number of data packets that had come
+    /// before that SPM.
     told: (u64, u64),
-    /// The first position of the last group, when an SPM said that this group is short.
+    /// The first position of the newest group, if an SPM said that this group has ended with fewer
+    /// packets than a full group.
     short: Option<u64>,
 }
 
@@ -75,15 +76,15 @@ pub(in crate::receiver) struct IncomingParity<'a> {
     pub(in crate::receiver) trail: Sqn,
     pub(in crate::receiver) is_repair: bool,
     pub(in crate::receiver) group: Option<wire::pgm::ParityGrp>,
-    /// The packet in the form that the erasure code takes; its index is not set yet.
+    /// The packet as the erasure code takes it, except that `parity.index` is not set yet.
     pub(in crate::receiver) parity: Parity<'a>,
 }
 
 impl Peer {
-    /// Takes what an SPM says about parity. The caller has handled the SPM's window before.
+    /// Takes what an SPM says about parity. The caller must have handled the SPM's window already.
     ///
-    /// One SPM may be forged, so an offer counts only when two SPMs in a row make it. It ends when
-    /// an SPM makes another offer or none.
+    /// One SPM may be forged, so an offer counts only when two SPMs in a row make it. The offer
+    /// ends when an SPM makes another offer or none.
     pub(super) fn see_offer(&mut self, end: Option<u64>, notes: &SpmNotes, shared: &mut Shared) {
         let is_agreed = self.offer.last == notes.parity;
         self.offer.last = notes.parity;
@@ -225,7 +226,8 @@ impl Peer {
         }
     }
 
-    /// Recovers the lost members of a full group, and handles them as if they had arrived.
+    /// Recovers the lost members of a group of which enough packets are kept, and handles these
+    /// members as if they had arrived.
     fn recover_group(&mut self, now: Instant, first: u64, shared: &mut Shared) {
         let Some(mut groups) = self.offer.groups.take() else {
             return;
@@ -244,8 +246,8 @@ impl Peer {
             };
             let content = match content_of(&data, &shared.limits) {
                 Content::Part(_) if self.mode == Mode::Arrival => Content::Broken,
-                // Probably a bit error, which no checksum detected, has spread to this member. The
-                // member itself can still come.
+                // Probably another packet has a bit error that no checksum detected, and recovery
+                // has spread it to this member. The source can still send the member itself.
                 Content::Broken => return,
                 content => content,
             };
@@ -268,7 +270,7 @@ impl Peer {
         self.offer.groups = Some(groups);
     }
 
-    /// Takes a parity NCF: the source confirmed NAKs for the groups and counts in `nak` and `list`.
+    /// Takes a parity NCF: the source confirmed the requests for parity in `nak` and `list`.
     pub(in crate::receiver) fn parity_ncf(
         &mut self,
         now: Instant,
@@ -300,9 +302,8 @@ impl Peer {
         });
     }
 
-    /// Compares the count that a NAK or NCF names for a group with the number of packets missing
-    /// here. If the count is at least that number, the answer helps here, too, and `visit` gets the
-    /// group's known positions.
+    /// Calls `visit` with the known positions (first, end) of each group for which a NAK or NCF
+    /// names at least as many parity packets as this receiver needs: they repair its losses, too.
     fn for_each_request(
         &mut self,
         nak: &Nak,
@@ -325,8 +326,9 @@ impl Peer {
     }
 
     /// Returns the first position that the receiver must not ask for yet; `u64::MAX` when it may
-    /// ask for all. The newest group may be incomplete. Once it is complete, parity may repair it.
-    /// The wait is bounded, because a sender that pauses or is slow may leave the group open.
+    /// ask for all. While the newest group is incomplete, the receiver waits, because parity can
+    /// repair only a complete group. It waits for at most [`PARTIAL_WAIT`], because a sender that
+    /// pauses or is slow may leave the group incomplete.
     pub(super) fn parity_limit(&self, now: Instant) -> u64 {
         let Some(groups) = self
             .offer
@@ -337,7 +339,8 @@ impl Peer {
             return u64::MAX;
         };
         let next = self.window.next;
-        // The parity of a group that has just ended may follow it directly.
+        // Unasked parity may directly follow its group, so a group that has just ended still counts
+        // as the newest.
         let newest = next.saturating_sub(u64::from(self.offer.is_proactive));
         let first = groups.first_of(newest);
         let waits = first < next
@@ -352,8 +355,8 @@ impl Peer {
         if waits { first } else { u64::MAX }
     }
 
-    /// Takes out of `shared.ranges` the parts that parity repairs better, and puts requests for
-    /// parity into `shared.requests` for them.
+    /// Takes out of `shared.ranges` the parts that parity should repair. For these parts, puts
+    /// requests for parity into `shared.requests`.
     pub(super) fn split_requests(&mut self, now: Instant, shared: &mut Shared) {
         shared.requests.clear();
         let is_wanted = self.offer.is_on_demand && !self.asking.is_starved && !self.due.is_short;
@@ -388,9 +391,8 @@ impl Peer {
         shared.selective.clear();
     }
 
-    /// Returns the number of parity packets to ask for, so that parity repairs `position`, which
-    /// lies in the group that begins at `group`. `None` when the receiver must ask for `position`
-    /// itself.
+    /// Returns how many parity packets the receiver must ask for to repair the group that begins at
+    /// `group`. `None` when it must ask for `position`, a member of the group, by a selective NAK.
     fn parity_count(&self, group: u64, position: u64) -> Option<u32> {
         let groups = self.offer.groups.as_ref()?;
         let is_short = self.offer.short == Some(group);
@@ -419,5 +421,6 @@ fn add_range(ranges: &mut Vec<(u64, u64)>, first: u64, end: u64) {
     }
 }
 
-/// Judgement: the longest time that a repair may wait for the rest of its group in a slow stream.
+/// The longest time that a receiver waits for the end of a group before it asks for the packets
+/// that it lacks of the group. A judgement.
 const PARTIAL_WAIT: Duration = Duration::from_millis(10);

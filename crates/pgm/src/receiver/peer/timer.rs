@@ -82,7 +82,7 @@ impl Peer {
         self.is_trusted() && (self.is_vouched_for || !shared.limits.asks_known_only)
     }
 
-    /// Adds to the credit for NAKs a share of the packets and bytes that have arrived.
+    /// Raises the credit for NAKs by a share of the packets and bytes that have arrived.
     pub(super) fn earn(&mut self, shared: &Shared) {
         let Arrived { packets, bytes, .. } = self.arrived;
         let share = shared.limits.nak_share;
@@ -121,7 +121,8 @@ impl Peer {
         }
     }
 
-    /// Asks for gaps that are due, and gives up gaps for which it has asked often and long enough.
+    /// Requests repair of the gaps that are due, and gives up gaps whose repair it has requested
+    /// often and long enough.
     fn ask(&mut self, now: Instant, shared: &mut Shared) {
         let due = self
             .window
@@ -138,8 +139,8 @@ impl Peer {
                     .starved
                     .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
-            // Positions that were announced only once may be forged. Until they are confirmed, the
-            // session asks for at most one NAK list of them.
+            // Positions that only one packet has announced may be forged. Until they are confirmed,
+            // the session asks for at most as many of them as one NAK can list.
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
@@ -203,10 +204,9 @@ impl Peer {
     }
 }
 
-/// The number of packets, from the base on, for which a session asks when it has no room for held
-/// data. If one of these packets is lost again, the session can keep none of those after it. So it
-/// asks for twice as many as came in order in the last interval, plus [`STARVED_PACKETS_MIN`]. One
-/// full NAK is the most that it asks for.
+/// How many packets, from its first missing one on, a session may ask for when it has no room for
+/// packets that arrive out of order. In each interval this is twice the number of packets that
+/// came in order in the last interval, plus [`STARVED_PACKETS_MIN`], but at most one full NAK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StarvedWindow {
     since: Instant,

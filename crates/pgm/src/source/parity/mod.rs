@@ -5,20 +5,21 @@
 //! is lost. The number of a group is its first position divided by the group size.
 //!
 //! ```text
-//!   parity NAK --> group full, in the log? --> wanted: at least that many --> RDATA, new indexes
+//!   parity NAK --> group full, in the log? --> wanted: the number missing --> RDATA, new indexes
 //!                                          \-> parity NCF
 //!   group full ---> `share` packets -------------------------------------> ODATA, indexes from 0
 //!   close --------> the last group is short: SPMs and its parity say so (OPT_CURR_TGSIZE)
 //! ```
 //!
-//! Invariants: a group that waits for its parity stays in the log; indexes are used in order, each
-//! once until all are used; at most [`STAGED_MAX`] packets are computed at a time.
+//! Invariants: a group that waits for its parity stays in the log; its parity packets use the
+//! indexes in order, each once until all are used; at most [`STAGED_MAX`] packets are computed at a
+//! time.
 //!
 //! Deviations: section 11.4 has the source answer selective NAKs for full groups with parity. A
 //! receiver that knows no parity would then get no repair, so this source answers such NAKs with
 //! the packets that they name. The source cuts a group short only at the end of the session. Before
-//! that, receivers may ask selectively in a group that does not grow, as in section 11.5. When a
-//! group's indexes are used up, they start over.
+//! that, receivers may send selective NAKs for a group that stays incomplete, as in section 11.5.
+//! When all indexes of a group are used, they start over at 0.
 //!
 //! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
 
@@ -63,32 +64,32 @@ pub(super) struct Parity {
     /// The requests for each group in the log. A group's index in this vector is its number modulo
     /// the vector's length.
     groups: Vec<Asked>,
-    /// The groups for which parity that receivers asked for is still to be sent.
+    /// The groups whose requested parity is still to be sent.
     wanted: RepairQueue,
     /// While parity and selective repairs both wait: true when parity is sent next.
     has_turn: bool,
     share: Share,
-    /// The first group whose pro-active parity has not all left, and how many of its parity packets
-    /// have left.
+    /// The first group whose pro-active parity has not all left, and how many of that group's
+    /// parity packets have left.
     cursor: u64,
     cursor_sent: u32,
     /// The last group and its size, once the group is known to be short.
     short: Option<(u64, u32)>,
-    /// The packets of one run, and the length of each in bytes.
+    /// The parity packets of the run staged last, and the length of each packet in bytes.
     staged: Vec<u8>,
     segment: usize,
 }
 
-/// The requests of receivers for one group.
+/// The parity that receivers have requested for one group, and how much of it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     group: u64,
-    /// The index of the next parity packet.
+    /// The index of the group's next parity packet.
     next_index: u32,
     /// Number of parity packets that wait to be sent.
     pending: u32,
-    /// Number of parity packets sent since the last pause that was as long as the elimination
-    /// interval, and the time when the newest of them was sent.
+    /// Number of requested parity packets sent since their sending last paused for the elimination
+    /// interval or longer; `sent_at` is the time of the newest.
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
@@ -113,7 +114,7 @@ impl Asked {
 /// The answer to a request for parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// The source will send more parity than before.
+    /// The source has queued further parity packets for this request.
     Queued,
     /// Parity that waits to be sent covers this request, too.
     Merged,
@@ -160,8 +161,8 @@ impl Parity {
         self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
     }
 
-    /// Returns the options for SPMs: the offer, and at the end of the session the size of the last
-    /// group.
+    /// Returns the options for SPMs: the offer of parity, and, when the session has ended with a
+    /// short group, that group's size.
     pub(super) fn spm_options(&self) -> [Option<PgmOption<'static>>; 2] {
         let offer = ParityPrm::new(
             !self.share.is_none(),
@@ -173,7 +174,7 @@ impl Parity {
         [Some(PgmOption::ParityPrm(offer)), self.short.map(size)]
     }
 
-    /// Returns the first position from which parity is still to be computed.
+    /// Returns the position of the first packet that is still needed to compute parity.
     #[inline]
     pub(super) fn hold(&self, unsent: u64) -> u64 {
         let group_size = u64::from(self.numbering.group_size());
@@ -185,13 +186,13 @@ impl Parity {
         }
     }
 
-    /// Puts the group that holds `position` first in each queue in which its parity waits.
+    /// Makes the group that holds `position` the next in each line of `wanted` that has the group.
     pub(super) fn hasten(&mut self, position: u64) {
         self.wanted
             .hasten(position / u64::from(self.numbering.group_size()));
     }
 
-    /// Returns true when parity that receivers asked for waits to be sent.
+    /// Returns true when some of the requested parity is still to be sent.
     pub(super) const fn is_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
@@ -204,9 +205,9 @@ impl Parity {
         }
     }
 
-    /// Returns how many packets may leave as one run. A run ends with its group, because the
-    /// group's parity must leave before the next group: packets of the next group would make
-    /// receivers ask for the parity.
+    /// Returns how many data packets may leave as one run. When groups get pro-active parity, a run
+    /// ends with its group: the parity must leave before packets of the next group, because these
+    /// would make receivers ask for it.
     pub(super) fn run_room(&self, unsent: u64) -> usize {
         if self.share.count() == 0 {
             return usize::MAX;
@@ -256,8 +257,8 @@ impl Parity {
         self.has_turn = has_turn;
     }
 
-    /// Returns the group whose parity is next, and the number of its parity packets to send. The
-    /// group lies before `end`.
+    /// Returns the number of the group whose parity is next, and how many of its parity packets to
+    /// send. A group with requested parity has a number below `end`.
     fn next(&mut self, end: u64, is_proactive: bool) -> (u64, u32) {
         if is_proactive {
             return (self.cursor, self.share.count() - self.cursor_sent);
@@ -277,7 +278,7 @@ impl Parity {
         }
     }
 
-    /// Returns the number of a group's members, once all of them were sent.
+    /// Returns how many members a group has; `None` until all of them were sent.
     fn size(&self, group: u64, unsent: u64) -> Option<u32> {
         let group_size = self.numbering.group_size();
         if (group + 1) * u64::from(group_size) <= unsent {
@@ -375,7 +376,7 @@ impl Parity {
     }
 
     /// Notes that `sent` parity packets of a group have left. Returns true when all of the group's
-    /// parity that receivers asked for has left; always false for pro-active parity.
+    /// requested parity has left; always false for pro-active parity.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);
@@ -439,7 +440,8 @@ impl Source {
             Service::Full | Service::Rate => (lacking, 0),
         };
         if more > 0 && service == Service::Full {
-            // Parity is as long as the group's longest packet; mostly all are of equal length.
+            // A parity packet is as long as the longest packet of its group. Usually all packets of
+            // a group have the same length.
             let bytes = self.log.range(first).len();
             self.askers.served(from, more as usize * bytes);
         } else if more > 0 {
@@ -505,7 +507,7 @@ impl Source {
         true
     }
 
-    /// Returns the run that was staged last.
+    /// Returns the run of parity packets that was staged last.
     pub(super) fn staged_run(&self) -> Option<Run<'_>> {
         let parity = self.parity.as_deref()?;
         Some(Run {
@@ -554,7 +556,7 @@ pub(super) struct Batch {
     is_proactive: bool,
 }
 
-/// The payloads of a group's members, where they lie in the log, and their fragment options.
+/// The payloads of a group's members, borrowed from the log, and the members' fragment options.
 struct Members<'a> {
     payloads: [&'a [u8]; MEMBERS_MAX],
     contents: [[u8; FRAGMENT_BYTES]; MEMBERS_MAX],
@@ -639,8 +641,8 @@ impl Head<'_> {
 
 /// The most members of a group.
 const MEMBERS_MAX: usize = 128;
-/// The most parity packets computed at a time: as many as one pass over the members makes at full
-/// speed.
+/// The most parity packets computed at a time: as many as one pass over a group's members computes
+/// at full speed.
 const STAGED_MAX: usize = 8;
 /// Lengths of OPT_CURR_TGSIZE, OPT_PARITY_GRP and OPT_FRAGMENT in bytes.
 const TGSIZE_BYTES: usize = 8;

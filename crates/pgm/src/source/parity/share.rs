@@ -1,19 +1,19 @@
 //! The number of parity packets that follow each group unasked: enough that most groups need no
 //! NAK.
 //!
-//! The module does not know losses or receivers. It knows only for which groups receivers asked
-//! although parity had been sent. In: one note for each group sent, one for each group asked for.
-//! Out: a number.
+//! The module does not know losses or receivers. It only counts the groups for which a receiver
+//! sent a NAK although their parity had been sent. In: one note for each group sent, one for each
+//! group asked for. Out: the number of parity packets.
 //!
 //! ```text
-//!   of 64 groups, asked for     > 8        1 to 8       none, 8 times 64 groups in a row
+//!   of 64 groups, asked for     > 8        0 to 8       0, eight times in a row
 //!   parity of a group           one more   as it is     one fewer
 //! ```
 //!
 //! The number rises at once and falls only after a long quiet time. A NAK costs a round trip and as
 //! many packets as the worst receiver lacks; a needless parity packet costs only itself.
 //!
-//! Invariant: the number lies between the two that were configured.
+//! Invariant: the number lies between the configured minimum and maximum.
 
 /// The adaptive number of pro-active parity packets for each group.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Share {
     count: u32,
     min: u32,
     max: u32,
-    /// Since `count` was last reviewed: groups sent, and groups for which receivers then asked for
-    /// more.
+    /// Since `count` was last reviewed: the number of groups sent, and the number of groups for
+    /// which a receiver asked for more parity.
     sent: u32,
     asked: u32,
     /// How many reviews in a row found that receivers asked for no group; a review follows every
@@ -54,12 +54,13 @@ impl Share {
         self.max == 0
     }
 
-    /// Notes the first request of any receiver for a group whose parity had been sent.
+    /// Notes that a receiver asked for more parity of a group whose pro-active parity had been
+    /// sent. Called at most once for each group.
     pub(super) const fn group_asked(&mut self) {
         self.asked += 1;
     }
 
-    /// Notes that a group and its parity have left.
+    /// Notes that a group and its parity were sent.
     pub(super) fn group_sent(&mut self) {
         self.sent += 1;
         if self.sent < GROUPS {
