@@ -1,4 +1,4 @@
-//! The source of a sender's bytes.
+//! The content that a sender sends, and how it is read.
 
 use wire::object::ErrorCode;
 
@@ -61,8 +61,8 @@ pub struct ContentError {
 }
 
 impl ContentError {
-    /// Makes an error of kind `code` about the whole content. `text` gives operation, file and
-    /// cause.
+    /// Makes an error of kind `code`, at first without a `file`. `text` names the operation, the
+    /// file and the cause.
     #[must_use]
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl ContentError {
         }
     }
 
-    /// Makes this an error about one file, given by its index among [`Manifest::files`].
+    /// Makes this an error about one file; `file` is its index among [`Manifest::files`].
     #[must_use]
     pub const fn of_file(mut self, file: usize) -> Self {
         self.file = Some(file);

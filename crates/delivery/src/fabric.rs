@@ -1,5 +1,5 @@
 //! Tests only: control connections between machines, in memory. As with TCP, a send may be partial,
-//! and received bytes may come in two parts; a seed decides where.
+//! and received bytes may come in two parts; a seed decides how the bytes are split.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,7 +11,7 @@ use base::{Instant, LinkEvent, LinkId, Rng};
 
 use crate::LinkCommand;
 
-/// The calls of a machine that the fabric needs.
+/// The methods by which the fabric drives a machine.
 pub(crate) trait Linked {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
     fn poll_link(&mut self) -> Option<LinkCommand<'_>>;
@@ -19,8 +19,8 @@ pub(crate) trait Linked {
     fn link_opened(&mut self, key: u32, link: LinkId);
 }
 
-/// Runs a test with addresses of IPv4, then with those of IPv6. The machines here see only TCP
-/// addresses, never the group. So a source-specific group needs no run of its own.
+/// Runs a test with IPv4 addresses, then with IPv6 addresses. These are the addresses of control
+/// connections; the fabric has no multicast group.
 pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
     test();
     over_ipv6(test);
@@ -50,7 +50,7 @@ pub(crate) struct Fabric {
     /// Nodes that accept connections.
     pub(crate) listening: Vec<usize>,
     pub(crate) bytes: u64,
-    /// Ends whose data waits unread.
+    /// The links whose node has paused reading, so that their data waits.
     pub(crate) paused: BTreeSet<LinkId>,
 }
 
@@ -78,7 +78,7 @@ impl Fabric {
     }
 
     /// Carries out the next commands of the machine at `node`, at most 64. Returns true when there
-    /// was one.
+    /// was at least one.
     pub(crate) fn pump(&mut self, node: usize, machine: &mut dyn Linked) -> bool {
         let mut is_busy = false;
         for _ in 0..64 {
@@ -109,7 +109,7 @@ impl Fabric {
         is_busy
     }
 
-    /// Gives `node` up to `count` of its events. Returns true when there was one.
+    /// Gives `node` up to `count` of its events. Returns true when there was at least one.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,
@@ -207,7 +207,7 @@ impl Fabric {
         self.open(node, Self::address(target))
     }
 
-    /// Takes all events of a node that the test itself plays, without a machine.
+    /// Takes all events of a node that has no machine, because the test itself plays the node.
     pub(crate) fn take(&mut self, node: usize) -> Vec<(LinkEvent, Vec<u8>)> {
         let events = self.inbox.remove(&node).unwrap_or_default();
         events

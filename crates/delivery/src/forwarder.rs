@@ -56,7 +56,8 @@ base::counters! {
 pub struct Forwarder {
     links: Links,
     ends: BTreeMap<LinkId, End>,
-    /// The dials that are under way: the key of each, and the receiver's connection that it is for.
+    /// The dials that are under way: the key of each dial, and the receiver's connection for which
+    /// it is made.
     dialling: BTreeMap<u32, LinkId>,
     /// How many connections have not greeted.
     greeting_count: u32,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 /// The hosts that have connections, each with the number of its connections. An IPv4 address and
-/// its IPv6-mapped form count as one host.
+/// the IPv6 address that it is mapped to count as one host.
 #[derive(Debug, Default)]
 pub(crate) struct HostCounts(BTreeMap<IpAddr, u32>);
 

@@ -1,10 +1,10 @@
 //! Objects (files) and reports over any transport, as pure state machines.
 //!
 //! Two pairs of machines speak the control protocol of [`wire::object`] over control connections:
-//! [`Audience`] with [`Reporter`], and [`TransferSender`] with [`TransferReceiver`]. Frames use the
-//! first of these pairs, and machines of their own. None of the machines knows sockets, threads or
-//! disks. Their owner handles the PGM packets. The machines see only the marks of these packets
-//! (what a sender says of itself in its SPMs), identifiers, positions and payloads.
+//! [`Audience`] with [`Reporter`], and [`TransferSender`] with [`TransferReceiver`]. Frames use
+//! [`Audience`] and [`Reporter`], and two machines of their own. None of the machines knows
+//! sockets, threads or disks. Their owner handles the PGM packets. From these, the machines see
+//! only marks (what a sender says of itself in its SPMs), identifiers, positions and payloads.
 //!
 //! ```text
 //!              sender                                     receiver

@@ -16,10 +16,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryContent {
     bytes: Vec<u8>,
-    /// The content position from which on reading fails, up to the end of the file that it lies in,
-    /// as if that file had been cut short.
+    /// Reading fails from this content position to the end of the file at that position, as if that
+    /// file had been cut short.
     pub fails_at: Option<u64>,
-    /// Reading does not fail before this many bytes were read.
+    /// `fails_at` has no effect before this many bytes were read.
     pub fails_after_bytes: u64,
     withdrawn: BTreeSet<usize>,
     /// Bytes read so far.
@@ -165,14 +165,14 @@ pub struct StoreFaults {
     pub prepare_polls: u32,
     /// `commit` fails with this code.
     pub commit: Option<ErrorCode>,
-    /// Every Nth write finds the queue full; the store is then behind until two polls have found no
-    /// event. 0 for never.
+    /// One write in this many is refused, as if a queue were full; the store is then behind until
+    /// two polls have found no event. With 0, no write is refused.
     pub full_every: u64,
-    /// The store is behind: the sender should pause.
+    /// While this is set, the store says that it is behind, so the sender should pause.
     pub is_behind: bool,
     /// While this is set, `commit` does not end, as on a disk that hangs.
     pub commit_hangs: bool,
-    /// The hashes of this many more slabs are wrong, as if the disk had flipped a bit.
+    /// The next hashes, this many, are wrong, as if the disk had flipped a bit.
     pub hashes_wrong: u64,
 }
 

@@ -122,8 +122,8 @@ impl RangeSet {
     }
 
     /// Removes a range even from a full set, for bytes that must not stay. Each such removal may
-    /// add one range beyond the bound. The set then takes no separate range until it is below its
-    /// bound.
+    /// add one range beyond `ranges_max`. Until the set has fewer than `ranges_max` ranges again,
+    /// it takes only ranges that touch or overlap one of its own.
     pub fn remove_always(&mut self, range: Range<u64>) {
         let _is_out = self.take_out(range, false).is_ok();
     }

@@ -1,4 +1,4 @@
-//! What a source tells of its state once a turn, and what the receivers want of the source.
+//! What a source reports about its state in each turn, and what the receivers want from the source.
 
 use std::time::Duration;
 
@@ -15,30 +15,28 @@ pub struct SourceState {
     pub trail: u64,
     /// Whether more data will follow.
     pub phase: StreamPhase,
-    /// Data waits for the rate limit.
+    /// True while data waits because of the rate limit.
     pub is_rate_limited: bool,
-    /// Data waits for room, which the slowest receiver has to make.
+    /// True while data waits because the slowest receiver is too far behind.
     pub is_held: bool,
     /// How many packets a receiver may be behind before the source waits for it.
     pub window_packets: u64,
 }
 
-/// What the receivers of a source want of it.
+/// What the receivers want from their source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// The pace for the source; `None` when no rate control sets it.
     pub pace: Option<Pace>,
-    /// The number of receivers; the source announces it to the receivers. For a sender of files it
-    /// is at least the number of expected receivers. If there are many, they spread in time what
-    /// all would otherwise do at once. A single receiver asks for repairs without listening for
-    /// NAKs of others.
+    /// The number of receivers, which the source announces to them. A sender of files announces at
+    /// least the number of receivers that it expects. Many receivers spread in time what all would
+    /// otherwise do at once. A single receiver asks for repairs without waiting for NAKs of others.
     pub count: u32,
     /// The number of the receiver that limits the session; `None` when none does.
     pub limiting: Option<u32>,
-    /// The position from which on the source must keep everything; `None` when it does not have to
-    /// keep anything.
+    /// The source must keep every packet from this position on; `None` when it need not keep any.
     pub hold: Option<u64>,
-    /// The longest round trip of the receivers, once one is known.
+    /// The longest round trip to any receiver; `None` while none is known.
     pub round_trip: Option<Duration>,
 }
 
@@ -50,7 +48,7 @@ pub struct Steering {
 ///   slowest                          median          lead
 ///   |................................|...............|      slow: the others wait for it
 ///                             slowest  median        lead
-///                             |......|...............|      not: all wait for packets
+///                             |......|...............|      not slow: many are behind
 /// ```
 pub(crate) fn holds_back<T: Copy + Ord>(mut behind: Vec<(u64, T)>) -> Option<T> {
     behind.sort_unstable();

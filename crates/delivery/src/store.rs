@@ -1,4 +1,4 @@
-//! The place for a receiver's bytes.
+//! The store: where a receiver puts the content that it gets.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Manifest, RangeSet, SlabHash};
 /// them.
 pub trait Store {
     /// Takes charge of a manifest: before any byte arrives, the store checks that there is room for
-    /// all of it. [`StoreEvent::Prepared`] follows.
+    /// all of the content. [`StoreEvent::Prepared`] follows.
     fn prepare(&mut self, manifest: &Arc<Manifest>);
 
     /// Writes bytes at a position of the content; the range lies within the content and may span
@@ -71,14 +71,14 @@ pub enum Surplus {
     },
 }
 
-/// A property of files that the sender announced and the receiver could not set.
+/// A property that the sender announced for some files, and that the receiver could not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unset {
     /// What could not be set, and why, for a person: for example an owner, or an attribute with its
     /// name.
     pub what: String,
-    /// The number of files, directories and links for which it could not be set.
+    /// The number of files, directories and links for which the property could not be set.
     pub entries: u64,
 }
 
@@ -111,8 +111,9 @@ pub enum StoreEvent {
     /// event comes after everything was put in place and before [`StoreEvent::Committed`], at most
     /// once.
     Surplus(Vec<Surplus>),
-    /// The properties of files that the sender announced and the store could not set. This event
-    /// comes after everything was put in place and before [`StoreEvent::Committed`], at most once.
+    /// The properties that the sender announced for some files, and that the store could not set.
+    /// This event comes after everything was put in place and before [`StoreEvent::Committed`], at
+    /// most once.
     Unset(Vec<Unset>),
     /// Everything is in place and synced.
     Committed,

@@ -11,11 +11,11 @@ use crate::{Admission, Key, RateConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The sender is held back: it forgets nothing that a present receiver has not been given.
+    /// The sender is held back: it keeps all data that a receiver in the session still lacks.
     ///
-    /// A guest is a receiver that is not expected. Without a key, the guests of one host may hold
-    /// the receivers of other hosts back for 5 s, plus a quarter of the time that passes. After
-    /// that they may lose data, and are told how much.
+    /// Exception: without a key, receivers that are not expected are guests. The guests of one host
+    /// may hold the receivers of other hosts back for 5 s, plus a quarter of the time that passes.
+    /// Guests that have used up this time may lose data, and are told how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
@@ -31,7 +31,7 @@ pub enum Policy {
 /// All settings of an audience, with their defaults.
 #[derive(Clone, Debug)]
 pub struct AudienceConfig {
-    /// The session's number, as in the mark of its SPMs.
+    /// The session's number, which is also in the mark of the session's SPMs.
     pub session_id: u64,
     /// The sender's name, which receivers are told, cut to 255 bytes. Default: empty, which means
     /// that they are told no name.
@@ -45,18 +45,18 @@ pub struct AudienceConfig {
     /// How many receivers are expected. Under [`Policy::Wait`] the sender forgets nothing before
     /// this many have joined. Default 0.
     pub expected: u32,
-    /// The most receivers admitted at once.
+    /// The most receivers that may be admitted at the same time.
     pub receivers_max: u32,
     /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: how long it
     /// may be behind without any progress. Under [`Policy::Drop`]: how long it may be behind, or
     /// hold the others back. `None`, the default, means [`STALL_TIMEOUT`] under [`Policy::Wait`],
     /// [`DROP_AFTER`] under [`Policy::Drop`], and no limit under [`Policy::Lose`].
     pub stall_timeout: Option<Duration>,
-    /// The shortest report interval that the sender asks receivers for.
+    /// The shortest interval at which the sender asks receivers to report.
     pub report_interval: Duration,
-    /// A receiver that has moved by this many positions may report before the report interval is
-    /// over. With a fraction of the transmit window here, the sender need not slow down to wait for
-    /// reports. Default 0: only the report interval counts.
+    /// A receiver that has moved by this many positions since its last report may report before the
+    /// report interval is over. If this is a fraction of the transmit window, the sender need not
+    /// slow down to wait for reports. Default 0: only the report interval counts.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.
@@ -82,7 +82,7 @@ impl AudienceConfig {
         }
     }
 
-    /// Returns the most names that are remembered, those of present receivers included.
+    /// Returns the most names of receivers that are remembered, those of present ones included.
     pub(super) const fn names_max(&self) -> usize {
         4 * self.receivers_max as usize
     }

@@ -102,8 +102,8 @@ pub enum AudienceEvent {
     },
     /// Guests on this receiver's host, or in its IPv6 network, have held the receivers of other
     /// hosts back for too long. A guest is a receiver that nobody expects, in a session without a
-    /// key. This receiver is a guest, so the sender does not wait for it for some time, and it may
-    /// lose data.
+    /// key. This receiver is a guest: for some time the sender will not wait for it, so this
+    /// receiver may lose data.
     PassedOver {
         /// The receiver's number.
         slot: u32,

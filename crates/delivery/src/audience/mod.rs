@@ -88,9 +88,9 @@ pub struct Audience {
     strangers: BTreeSet<IpAddr>,
     check_at: Option<Instant>,
     /// The longest round trip of all receivers, at most 1 s. The round trip of a receiver is the
-    /// shortest of its last samples. So this rises at once with a receiver's first sample, but
-    /// later only after 8 to 15 longer samples in a row. It falls at the next look for slow
-    /// receivers. Receivers may report anything, so whatever uses this needs a bound of its own.
+    /// shortest of its last 8 to 15 samples (fewer at first). A report can raise this value; only
+    /// [`Audience::handle_timeout`] lowers it. Receivers may report anything, so each user of this
+    /// value needs a bound of its own.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     events: Events<AudienceEvent>,
@@ -192,8 +192,8 @@ impl Audience {
     }
 
     /// Sets the sender's lead: the last position that was sent. Call it before handling reports,
-    /// which need the lead. Of a reported position only the low 32 bits count. They are completed
-    /// to the position that is nearest to the lead. That position is then cut to one past the lead.
+    /// which need the lead. Only the low 32 bits of a reported position count: they stand for the
+    /// position nearest to the lead that has these bits, but at most for one past the lead.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }
@@ -540,8 +540,8 @@ impl Audience {
     }
 }
 
-/// Returns how far a receiver is behind a sender that has come to `lead`; 0 before the receiver's
-/// first report.
+/// Returns by how many positions a receiver is behind a sender whose last position is `lead`; 0
+/// before the receiver's first report.
 fn behind(lead: Option<u64>, tracked: &Tracked) -> u64 {
     let end = lead.map_or(0, |lead| lead + 1);
     if tracked.has_reported {
@@ -594,8 +594,8 @@ impl Hosts for Audience {
         self.hosts.add(host);
         self.seats.take(hello.name, slot, self.config.expected);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
-        // An earlier connection under this name belongs to the same receiver, which knows that the
-        // earlier connection is dead. So the receiver keeps its position.
+        // `make_room` has checked that an earlier connection under this name belongs to the same
+        // receiver. So the new connection takes over the receiver's position.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
             let heard_at = now;

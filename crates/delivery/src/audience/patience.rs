@@ -3,8 +3,8 @@
 //! Anybody can be a guest, and under any number of names. So all guests of a host share one account
 //! of the time for which they held back the receivers of other hosts. A quarter of the time that
 //! passes is given back to each account. All hosts of an IPv6 /64 together have one more account,
-//! because a host may have any number of addresses in such a network. Two thirds of the time that
-//! any of these hosts holds others back are entered there.
+//! because a host may have any number of addresses in such a network. Whenever one of these hosts
+//! holds others back, two thirds of that time also go into the account of the network.
 //!
 //! ```text
 //!            --account above GUEST_PATIENCE----------->
@@ -12,9 +12,10 @@
 //!            <--account at most 4/5 of GUEST_PATIENCE--
 //! ```
 //!
-//! Invariant: a host without an account has not held others back for long lately. There are few
-//! accounts: the time that is entered in all of them together is at most twice the time that
-//! passes. Each account is given back a quarter of the time that passes, and goes when it is empty.
+//! Invariant: a host without an account has not held others back for long lately.
+//!
+//! There are few accounts, because an account is removed when it is empty. In a second, all of them
+//! together grow by less than two seconds, and each of them shrinks by a quarter of a second.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -32,16 +33,16 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     accounts: BTreeMap<Party, Account>,
-    /// The host whose guest held the others back at the last turn, and the time of that turn;
-    /// `None` when none did.
+    /// The time of the last [`Patience::observe`], and the host whose guest held the others back
+    /// then; `None` when none did.
     seen: Option<(Instant, IpAddr)>,
     looked_at: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Account {
-    /// How long guests of the host have held the others back, less what was given back. For a
-    /// network, only two thirds of the time count.
+    /// How long guests of this host have held others back, minus the time given back so far. In the
+    /// account of a network, two thirds of its hosts' time are entered.
     spent: Duration,
     is_over: bool,
 }

@@ -1,8 +1,8 @@
-//! Tells which receiver holds the others back, and for how long. A receiver does so when the sender
-//! has something to send, and has to wait until this receiver makes room.
+//! Tells which receiver holds the others back, and for how long. A receiver holds the others back
+//! when the sender has something to send, but has no room for it until this receiver catches up.
 //!
-//! Input, once a turn: whether the sender waits. Output: how long one receiver has held the sender
-//! back without a break.
+//! Input: whether the sender waits, and how far each receiver is behind. Output: how long one
+//! receiver has held the sender back without a break.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ impl Pressure {
     }
 
     /// Finds the receiver that holds the sender back. `behind` gives how far each receiver is
-    /// behind.
+    /// behind the sender.
     pub(super) fn look(&mut self, now: Instant, behind: impl Iterator<Item = (u64, LinkId)>) {
         let is_held = self.seen.is_some_and(|(_, is_held)| is_held);
         self.observe(now, is_held);
         let waited = std::mem::take(&mut self.waited);
         let since = self.looked_at.replace(now).unwrap_or(now);
-        // A receiver counts only if the sender has waited for most of the time since the last look:
-        // a window that is full only for moments slows nobody down.
+        // A receiver holds the sender back only if the sender has waited for more than half of the
+        // time since the last look: a window that is full for moments slows nobody down.
         let slow = (waited * 2 > now.since(since)).then(|| holds_back(behind.collect()));
         self.by = slow.flatten().map(|link| match self.by {
             Some((known, at)) if known == link => (link, at),
@@ -47,7 +47,7 @@ impl Pressure {
         });
     }
 
-    /// Returns how long this receiver has held the others back.
+    /// Returns how long the receiver of `link` has held the others back; zero if it does not.
     pub(super) fn of(&self, now: Instant, link: LinkId) -> Duration {
         match self.by {
             Some((by, since)) if by == link => now.since(since),

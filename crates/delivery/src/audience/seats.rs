@@ -1,8 +1,8 @@
-//! The names that have joined, and who gets a place.
+//! The names that have joined, and which receivers get a place.
 //!
 //! A name stays remembered when its receiver has left. When a new name comes and too many are
-//! remembered, the audience forgets the name whose receiver left first. It never forgets the name
-//! of an expected receiver. So a host that joins under ever new names keeps nobody out.
+//! remembered, the audience forgets the name whose receiver left longest ago. It never forgets the
+//! name of an expected receiver. So a host that joins under ever new names keeps nobody out.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::parameters::SILENCE_MAX;
 
-/// Every name that joined and is remembered, with its seat: a receiver that comes back keeps its
+/// Every name that joined and is remembered, with its seat. So a receiver that comes back keeps its
 /// slot and is not counted twice.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_name: BTreeMap<String, Seat>,
-    /// The names of receivers that have left and were not expected, in the order in which they
-    /// left.
+    /// The names of receivers that have left and were not expected. The key is the value of
+    /// `leaves` when the receiver left.
     gone: BTreeMap<u64, String>,
     /// How many receiver names have joined so far.
     joined: u32,
@@ -42,7 +42,7 @@ impl Seats {
         self.joined
     }
 
-    /// Returns how many names that joined have ever reported.
+    /// Returns how many of the joined names have ever reported.
     pub(super) const fn reported(&self) -> u32 {
         self.reported
     }
@@ -55,13 +55,13 @@ impl Seats {
         self.by_name.get_mut(name)
     }
 
-    /// Returns the number that a receiver of this name has, or gets when it joins.
+    /// Returns the slot that a receiver of this name has, or gets when it joins.
     pub(super) fn slot_of(&self, name: &str) -> u32 {
         let known = self.by_name.get(name);
         known.map_or(self.joined, |seat| seat.slot)
     }
 
-    /// Notes that a receiver of this name is here. Slots below `expected` belong to expected
+    /// Notes that a receiver of this name is present. Slots below `expected` belong to expected
     /// receivers.
     pub(super) fn take(&mut self, name: &str, slot: u32, expected: u32) {
         if let Some(seat) = self.by_name.get_mut(name) {
@@ -81,7 +81,7 @@ impl Seats {
             left: None,
         };
         self.by_name.insert(name.to_owned(), seat);
-        // After four billion names, numbers of guests are used again.
+        // After four billion names, slots of unexpected receivers are given out again.
         self.joined = self.joined.checked_add(1).unwrap_or(expected);
     }
 
@@ -123,7 +123,7 @@ impl Seats {
 }
 
 impl Audience {
-    /// Returns true for the number of a receiver that is not expected and has shown no key.
+    /// Returns true for a guest's slot: the receiver is not expected, and the session has no key.
     pub(super) fn is_guest(&self, slot: u32) -> bool {
         self.config.guests_from().is_some_and(|first| slot >= first)
     }

@@ -34,7 +34,7 @@ impl Audience {
         self.counters.windows_told += u64::from(self.listener.links.queue(link, &window));
     }
 
-    /// Tells a receiver how far the stream is, if it has heard of packets that were never sent.
+    /// If a receiver has heard of packets that were never sent, tells it how far the stream is.
     pub(super) fn correct(&mut self, link: LinkId, pos: &Pos) {
         let is_ahead = |lead| Sqn::of(pos.lead).extend(lead) > lead;
         // A receiver that has not begun yet reports 0.

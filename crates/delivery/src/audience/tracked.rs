@@ -1,4 +1,4 @@
-//! What an audience knows about one receiver, while it is present and afterwards.
+//! What an audience knows about one receiver, while the receiver is present and afterwards.
 
 use std::net::SocketAddr;
 
@@ -11,8 +11,8 @@ use crate::feedback::RoundTrip;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,
-    /// The first position that the receiver had not been given when its last connection ended; 0
-    /// before its first connection has ended.
+    /// The first position that the receiver's application had not been given when the receiver's
+    /// last connection ended; 0 if none has ended yet.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
     /// How many packets the receiver reported as lost for good.
@@ -42,16 +42,17 @@ pub(super) struct Tracked {
     pub(super) name: String,
     pub(super) instance: u64,
     pub(super) peer: SocketAddr,
-    /// The next position that the receiver's application has not been given, as the sender numbers
-    /// positions. 0 until the receiver's first report, so that the sender forgets nothing in
-    /// between.
+    /// The first position that the receiver's application has not been given, in the sender's
+    /// numbering. 0 before the receiver's first report, so that the sender keeps all packets
+    /// until then.
     pub(super) contiguous: u64,
     pub(super) pos: Pos,
     pub(super) has_reported: bool,
     pub(super) heard_at: Instant,
     pub(super) progress_at: Instant,
     pub(super) is_stalled: bool,
-    /// The sender waits for this receiver.
+    /// True while the sender waits for this receiver; false for a guest whose host has held the
+    /// other receivers back for too long.
     pub(super) is_awaited: bool,
     pub(super) round_trip: RoundTrip,
 }

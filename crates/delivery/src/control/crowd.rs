@@ -1,5 +1,5 @@
-//! Connections by the network and the host that they come from: who has how many, which of them is
-//! the oldest, and whose turn is next.
+//! Connections by the network and the host that they come from: how many each network and host has,
+//! which connection is the oldest, and whose turn is next.
 //!
 //! An IPv6 host can use any number of addresses of its network ([`base::network_of`]). So
 //! connections are first compared, and take turns, by network; and within a network by host.
@@ -137,8 +137,8 @@ impl Crowd {
         self.newest_of_most_near(host)
     }
 
-    /// Returns the newest connection of the largest host in the network of `host`. `None` when that
-    /// host has no more connections than `host` would have with a new one.
+    /// Returns the newest connection of the largest host in the network of `host`; `None` when the
+    /// largest host has at most one connection more than `host`.
     pub(crate) fn newest_of_most_near(&self, host: IpAddr) -> Option<LinkId> {
         let network = self.networks.get(&network_of(host))?;
         network.newest_of_most(network.count_of(host) + 1)

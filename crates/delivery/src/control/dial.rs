@@ -29,9 +29,9 @@ pub(crate) struct Identity {
     pub(crate) name: String,
     /// A number that tells two runs of this receiver apart.
     pub(crate) instance: u64,
-    /// The seed of the jitter and, with `instance`, of the nonces of connections.
+    /// The seed of the jitter; with `instance`, also the seed of the connections' nonces.
     pub(crate) seed: u64,
-    /// The key. With one, only a sender that has it is believed.
+    /// The key. When there is one, this receiver believes only senders that have the same key.
     pub(crate) key: Option<Key>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Caller {
     identity: Identity,
     pub(crate) links: Links,
     pub(crate) rng: Rng,
-    /// Number of greetings so far: each has a nonce of its own.
+    /// Number of greetings so far. It goes into the nonce, so that each greeting has its own nonce.
     greetings: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Call {
     /// The owner's number for this call, by which the owner recognises the connection.
     id: u32,
     state: State,
-    /// Attempts since the sender last admitted this receiver.
+    /// Number of attempts since the sender last admitted this receiver.
     attempts: u32,
     /// When the last attempt began.
     dialled_at: Instant,
@@ -67,11 +67,11 @@ pub(crate) struct Call {
     is_heard: bool,
     /// The sender is known to be there: it has answered on another call.
     is_there: bool,
-    /// When the sender first said that it already has a receiver of this name; `None` again once it
-    /// admits this one.
+    /// When the sender first said that it already has a receiver of this name; `None` again once
+    /// the sender admits this receiver.
     taken_since: Option<Instant>,
-    /// Another connection of the same sender. This connection takes the place of the open one once
-    /// the sender has shown the key and admitted this receiver on it.
+    /// A second connection to the same sender. It takes the place of the open connection once the
+    /// sender has shown the key on the second connection and admitted this receiver there.
     rival: Option<State>,
 }
 
@@ -109,8 +109,8 @@ enum State {
 pub(crate) enum Answer<'d> {
     /// No message is complete.
     Nothing,
-    /// There is nothing for the owner: the message was part of the greeting, or it ended a
-    /// connection that was to take the place of the open one.
+    /// The owner of the call has nothing to do: the message was part of the greeting, or it ended
+    /// a connection that was to take the place of the open one.
     Handshake,
     /// The sender admits this receiver.
     Welcomed(Welcome),
@@ -130,11 +130,11 @@ pub(crate) enum Answer<'d> {
 /// What a refusal because of a duplicate name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameTaken {
-    /// The receiver that has the name may be dead: tell the owner, and dial again.
+    /// The other receiver that has the name may be dead: report the refusal, and dial again.
     First,
-    /// The same as `First`, but the owner was told already.
+    /// The same as `First`, but the refusal was reported already.
     Again,
-    /// The receiver that has the name is alive.
+    /// The other receiver that has the name is alive.
     ForGood,
 }
 
@@ -144,8 +144,8 @@ pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
 
-/// Returns the wait after this number of attempts in a row: each attempt doubles it, up to a bound.
-/// [`Caller::redial`] uses this as the upper bound of the random part of its wait.
+/// Returns the wait after this number of attempts in a row: each attempt doubles it, at most
+/// `REDIAL_DOUBLINGS` times. [`Caller::redial`] adds a random wait of at most this length.
 pub(crate) fn back_off(attempts: u32) -> Duration {
     REDIAL_MIN * 2_u32.pow(attempts.min(REDIAL_DOUBLINGS))
 }
@@ -173,8 +173,8 @@ impl Caller {
         features(self.identity.key.as_ref())
     }
 
-    /// Makes a call to a peer and session. `n` receivers hear the mark at the same moment, so they
-    /// dial at random times.
+    /// Makes a call to a peer and session. `n` receivers hear the sender at the same moment, so
+    /// each dials after a random wait of at most `n` ms.
     pub(crate) fn call(&mut self, now: Instant, to: (SocketAddr, u64), id: u32, n: u32) -> Call {
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(n.into()));
         let until = now + self.rng.duration_up_to(jitter);
@@ -345,7 +345,7 @@ impl Caller {
             version_max: VERSION,
             instance: self.identity.instance,
             session_id: call.session_id,
-            // With a key, the name travels only in the second greeting, which is protected.
+            // With a key, the receiver greets twice. Only the second, protected greeting names it.
             name: if is_name_hidden {
                 ""
             } else {
@@ -430,9 +430,9 @@ impl Caller {
     }
 
     /// Handles a connection that broke: dials again after a while, or expects the sender to dial.
-    /// Anybody can forge the mark of a sender at a host that does not answer. So a sender that has
-    /// never answered is dialled once for each time that it is heard. Returns true when the sender
-    /// had admitted this receiver on the connection that broke.
+    /// A sender that has never answered may not exist: anybody can forge a sender's mark. So it is
+    /// dialled again only when it has been heard again. Returns true when the sender had admitted
+    /// this receiver on the connection that broke.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let until = now + REDIAL_MIN + self.rng.duration_up_to(back_off(call.attempts));
         let was_open = call.link().is_some();
@@ -516,8 +516,8 @@ impl Call {
     }
 
     /// Returns the time at which the present attempt began. `None` when no attempt is under way, or
-    /// when the sender has admitted this receiver before. While this gives a time, the call takes
-    /// one of the seats of [`seat`](super::seat).
+    /// when the sender has admitted this receiver before. While this gives a time, the call counts
+    /// against the limit on unanswered dials; see [`seat`](super::seat).
     pub(crate) fn asked_since(&self) -> Option<Instant> {
         let is_asked = matches!(
             self.state,
@@ -577,9 +577,9 @@ impl Call {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }
 
-    /// Handles the sender's refusal because of a duplicate name. The name's owner may be an earlier
-    /// run of this receiver whose host lost network or power: the sender takes that run for alive
-    /// until it has been silent for a while. An earlier connection of this run is never the cause.
+    /// Handles the sender's refusal because of a duplicate name. The sender may still have the name
+    /// from an earlier run of this receiver, on a host that lost network or power: the sender
+    /// frees the name only when nothing has come from that run for a while.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);
@@ -592,7 +592,7 @@ impl Call {
         }
     }
 
-    /// Returns true when the sender's last answer about this receiver's name was that it is taken.
+    /// Returns true while this receiver's name is taken, as far as the sender has said.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
     }

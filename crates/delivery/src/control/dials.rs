@@ -21,7 +21,7 @@ use crate::parameters::{
     ANSWER_EXPECTED, DIAL_INTERVAL, DIALS_AT_ONCE, HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE,
 };
 
-/// The limits on how often hosts that have not answered are dialled.
+/// The limits on dials to hosts that have not answered.
 #[derive(Debug)]
 pub(crate) struct Dials {
     all: Meter,
@@ -34,7 +34,7 @@ pub(crate) struct Dials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seat<K> {
     Free,
-    /// The further sender takes the seat of this one, which has not answered within the usual time.
+    /// The new sender takes the seat of the sender with this key, which is late with its answer.
     InsteadOf(K),
     /// No further sender may be asked at present.
     None,
@@ -94,9 +94,9 @@ impl Dials {
     }
 }
 
-/// Says whether a sender at `host` may be asked beside the senders of `asked`, when there are
-/// `seats_max` seats. `asked` gives for each sender its key, its host and since when it has been
-/// asked.
+/// Says whether one more sender, at `host`, may be asked for its offer. There are `seats_max`
+/// seats, and the senders in `asked` have one each. For each of them, `asked` gives its key, its
+/// host and the time when it was asked.
 pub(crate) fn seat<K: Copy>(
     now: Instant,
     host: IpAddr,
@@ -113,8 +113,8 @@ pub(crate) fn seat<K: Copy>(
     if own == Share::Free && asked.len() < seats_max {
         return Seat::Free;
     }
-    // When the network of `host` has its share, only another sender of that network may lose its
-    // seat.
+    // When the network of `host` has its full share of the seats, only a sender of that network may
+    // lose its seat to the new sender.
     let may_go = |whose| own == Share::Free || network_of(whose) == network_of(host);
     let is_late = |since| now.since(since) >= ANSWER_EXPECTED;
     let late = asked.iter().filter(|it| may_go(it.1) && is_late(it.2));
@@ -132,7 +132,8 @@ pub(crate) fn seat<K: Copy>(
 struct Meter {
     interval: Duration,
     at_once: u32,
-    /// The time from which the full number at once is allowed again, if nothing is done before.
+    /// The time from which `at_once` actions at once are allowed again, if none is done before
+    /// then.
     even_at: Instant,
     /// The random time by which the next dial is delayed within its interval.
     delay: Duration,

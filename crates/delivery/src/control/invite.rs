@@ -7,7 +7,7 @@
 //!                                       Over <-- refused ---'
 //! ```
 //!
-//! Invariant: a host has at most one connection or request.
+//! Invariant: a host has at most one connection, or one request for a connection.
 //!
 //! **Cost**: a look-up of one host takes time logarithmic in the number of hosts. There may be ten
 //! thousand hosts.
@@ -24,21 +24,21 @@ use wire::object::Refusal;
 use super::dial::back_off;
 use crate::parameters::INVITE_LATER;
 
-/// All hosts that a sender was told to dial. A host's *place* is its index in the sender's list.
+/// All hosts that a sender was told to dial. A host's *place* is its index in `all`.
 #[derive(Debug, Default)]
 pub(crate) struct Invitations {
     all: Vec<Invitation>,
-    /// For each connection, the index in `all` of its host.
+    /// For each connection, its host's index in `all`.
     by_link: BTreeMap<LinkId, usize>,
-    /// For each address, the indexes in `all` of the hosts there.
+    /// For each address, the hosts there, as indexes in `all`.
     by_peer: BTreeSet<(SocketAddr, usize)>,
-    /// Pairs: the number of an admitted receiver, and the index in `all` of its host.
+    /// Pairs: an admitted receiver's number, and its host's index in `all`.
     by_slot: BTreeSet<(usize, usize)>,
-    /// Pairs: the time at which a waiting host is dialled, and its index in `all`.
+    /// Pairs: the time at which a waiting host is dialled, and the host's index in `all`.
     due: BTreeSet<(Instant, usize)>,
     /// How many hosts have no admitted receiver yet, and may still get one.
     unsettled_count: usize,
-    /// Pairs: since when a host makes this sender wait its turn, and its index in `all`.
+    /// Pairs: since when a host makes this sender wait its turn, and the host's index in `all`.
     in_line: BTreeSet<(Instant, usize)>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Invitation {
     held: u64,
     /// The number of the receiver at this host, once one was admitted.
     pub(crate) slot: Option<usize>,
-    /// Why there is no receiver at this host, for a person.
+    /// Why no receiver at this host was admitted, as a text for a person.
     pub(crate) text: String,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct GivenUp {
     pub(crate) peer: SocketAddr,
     /// The number of the receiver at that host, once one was admitted.
     pub(crate) slot: Option<usize>,
-    /// The reason, for a person.
+    /// Why the host was given up, as a text for a person.
     pub(crate) text: String,
 }
 
@@ -123,7 +123,8 @@ impl Invitations {
         Some((place, invitation.peer))
     }
 
-    /// Notes the connection that the back end gave; returns false when nobody wants it any more.
+    /// Notes the number of the connection that the back end opens to the host at `place`. Returns
+    /// false when that connection is not wanted any more.
     pub(crate) fn link_opened(&mut self, place: usize, link: LinkId) -> bool {
         let asked = self.all.get(place);
         let is_wanted = asked.is_some_and(|it| it.state == State::Dialling);
@@ -199,7 +200,7 @@ impl Invitations {
         held: u64,
     ) -> Option<(SocketAddr, &str)> {
         let &place = self.by_link.get(&link)?;
-        // This takes the host out of the index `in_line` before its time changes.
+        // The host leaves `in_line`, where it is listed by `waits_since`, before that time changes.
         self.set(place, State::Invited { link });
         let invitation = &mut self.all[place];
         if held > invitation.held {
@@ -210,8 +211,9 @@ impl Invitations {
         self.all[place].say("it serves others, and this sender waits its turn")
     }
 
-    /// Gives up the host that has made this sender wait for longest, if that wait began `timeout`
-    /// ago or earlier. A wait begins anew when the host's receiver has more bytes than before.
+    /// Gives up the host that has made this sender wait for the longest time, if that wait began
+    /// `timeout` ago or earlier. A wait begins anew when the host's receiver has more bytes than
+    /// before.
     pub(crate) fn give_up_waiting(&mut self, now: Instant, timeout: Duration) -> Option<GivenUp> {
         let first = self.in_line.first();
         let &(_, place) = first.filter(|&&(since, _)| since + timeout <= now)?;
@@ -232,7 +234,7 @@ impl Invitations {
         })
     }
 
-    /// Stops dialling the host of receiver `slot`, whose part is over.
+    /// Stops dialling the host of receiver `slot`, whose part in the session is over.
     pub(crate) fn end(&mut self, slot: usize) {
         let places = self.by_slot.range((slot, 0)..=(slot, usize::MAX));
         let places: Vec<usize> = places.map(|&(_, place)| place).collect();
@@ -248,7 +250,7 @@ impl Invitations {
         }
     }
 
-    /// Notes the loss of connections that this end has closed by itself.
+    /// Handles as lost each connection for which `is_there` returns false: this end has closed it.
     pub(crate) fn check(&mut self, now: Instant, is_there: impl Fn(LinkId) -> bool) {
         let links = self.by_link.keys().copied();
         let gone: Vec<_> = links.filter(|&link| !is_there(link)).collect();
@@ -280,7 +282,7 @@ impl Invitations {
         !self.all.is_empty() && self.unsettled_count == 0
     }
 
-    /// Returns true while a host makes this sender wait its turn.
+    /// Returns true while at least one host makes this sender wait its turn.
     pub(crate) fn is_in_line(&self) -> bool {
         !self.in_line.is_empty()
     }
@@ -333,13 +335,12 @@ impl Invitation {
         }
     }
 
-    /// Returns true while this host has no receiver that was admitted, and may have one.
+    /// Returns true while no receiver at this host was admitted, and one may still be.
     fn is_unsettled(&self) -> bool {
         self.slot.is_none() && self.state != State::Over
     }
 
-    /// Returns since when the host makes this sender wait its turn; `None` when it does not at
-    /// present.
+    /// Returns since when the host makes this sender wait its turn; `None` while the host does not.
     fn in_line_since(&self) -> Option<Instant> {
         let is_in_line = matches!(self.state, State::InLine { .. });
         self.waits_since.filter(|_| is_in_line)

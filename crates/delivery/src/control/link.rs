@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked. A
-//! closing link leaves `links` once its bytes are gone.
+//! closing link is removed from `links` once its queued bytes are sent.
 //!
 //! **Spec**: `docs/src/protocol.md` section 5.
 
@@ -80,7 +80,8 @@ pub(crate) struct Link {
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
-    /// How many bytes the last [`LinkCommand::Send`] gave, until the back end answers it.
+    /// How many bytes the last [`LinkCommand::Send`] gave to the back end; 0 once that has
+    /// answered.
     given: usize,
     is_blocked: bool,
     is_paused: bool,
@@ -148,7 +149,7 @@ impl Links {
     }
 
     /// Returns the next message of a link whose decoder was taken. On a protected link, a message
-    /// that the peer did not make for this place in the connection is an error.
+    /// that is forged, repeated or out of its place is an error.
     pub(crate) fn next_message<'d>(
         &mut self,
         link: LinkId,
@@ -254,8 +255,7 @@ impl Links {
         Ok(true)
     }
 
-    /// Queues bytes that another connection has brought. Only the two ends know what the bytes
-    /// mean.
+    /// Queues bytes that arrived on another connection, to pass them on unchanged.
     pub(crate) fn queue_bytes(&mut self, link: LinkId, bytes: &[u8]) {
         let Some(entry) = self.links.get_mut(&link).filter(|it| !it.is_closing) else {
             return;
@@ -299,7 +299,8 @@ impl Links {
         }
     }
 
-    /// Closes the link after a last message; at once when the peer does not read.
+    /// Queues a last message, and closes the link once it is sent. Closes the link at once when the
+    /// message cannot be queued.
     pub(crate) fn close_with(&mut self, link: LinkId, message: &Message<'_>) {
         if self.queue(link, message) {
             self.close(link);
@@ -308,7 +309,8 @@ impl Links {
         }
     }
 
-    /// Closes the link and drops what is queued: the peer does not read it, or must not get it.
+    /// Closes the link and drops its queue. Used when the peer does not read, or must not get the
+    /// queued bytes.
     pub(crate) fn abort(&mut self, link: LinkId) {
         if self.links.contains_key(&link) {
             self.finish(link);
@@ -389,7 +391,8 @@ impl Links {
         has_other || !(self.pauses.is_empty() && self.sendable.is_empty())
     }
 
-    /// Returns the next command: dial, then close, then pause, then send, link by link.
+    /// Returns the next command: first all dials, then closes, then pauses, then sends, for which
+    /// the links take turns.
     pub(crate) fn poll(&mut self) -> Option<LinkCommand<'_>> {
         if let Some((peer, key)) = self.opens.pop_front() {
             self.opening += 1;
@@ -416,9 +419,9 @@ impl Link {
         self.out.len() - self.head
     }
 
-    /// Frees the sent part when that is most of the buffer, so that copying stays rare. The memory
-    /// stays for the next block. [`Links::queue`] gives most of it back when it finds the queue
-    /// empty.
+    /// Removes the sent bytes from the buffer when they are more than half of it, so that the rest
+    /// is seldom moved. Keeps the buffer's memory; [`Links::queue`] frees most of it once the queue
+    /// is empty.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();

@@ -68,18 +68,18 @@ pub(crate) enum Word<'d> {
     Challenged,
     /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
-    /// The peer that this end has invited has no place for this end at present. The peer greets
-    /// later, when it has a place.
+    /// This end has invited the peer, which has no place for it at present. The peer greets later,
+    /// when it has a place.
     Waits,
     /// A message of a newer protocol, before the greeting. It may be skipped.
     Skipped,
-    /// The peer was refused.
+    /// This end has refused the peer.
     Refused { peer: SocketAddr, reason: Refusal },
     /// This end has invited the peer, and the peer refuses. The link is closed.
     Declined { reason: Refusal, text: &'d str },
     /// A message of an admitted receiver.
     Said(Message<'d>),
-    /// The link's messages cannot be read any further.
+    /// The messages on the link cannot be read any further, for this reason.
     Violation(String),
     /// A message on the link of an admitted receiver was not made with the key: another host sent
     /// it. The link is closed.
@@ -201,7 +201,7 @@ impl Listener {
 
     /// Lets a peer wait for as long as it likes, after it has said who it is. The listener still
     /// counts the peer's connection, but closes it neither for a newer one nor because time has
-    /// passed. The memory of what the peer has said is freed.
+    /// passed. The buffer for the peer's messages is freed.
     pub(crate) fn keep_waiting(&mut self, link: LinkId) {
         self.end_greeting(link);
         self.links.put_decoder(link, Decoder::new(HELLO_LEN_MAX));
@@ -218,10 +218,10 @@ impl Listener {
         self.links.take(link)
     }
 
-    /// Closes a connection that has not greeted, to make room for a new one of `peer`. The oldest
-    /// connection of the same host is closed, else the oldest of its network, else the oldest of
-    /// all. So a host that opens many connections and greets on none keeps nobody out: each further
-    /// connection costs it an older one of its own.
+    /// Closes a connection that has not greeted, to make room for a new one from `peer`: the oldest
+    /// from the same host, else the oldest from that host's network, else the oldest of all. So a
+    /// host that opens many connections without greeting keeps nobody out: each new connection
+    /// closes an older one of the same host.
     fn make_room_for(&mut self, peer: SocketAddr) {
         if let Some(link) = self.hosts.oldest_near(peer.ip()) {
             self.close(link);
@@ -245,8 +245,8 @@ impl Listener {
                     self.close(link);
                     return Word::Forged;
                 };
-                // The peer cannot read this answer, because its key differs. So the peer learns
-                // that its key is wrong.
+                // The peer has another key and cannot read this answer. That tells the peer that
+                // its key is wrong.
                 let reason = Refusal::WrongKey;
                 self.refuse(link, reason);
                 return Word::Refused { peer, reason };
@@ -264,8 +264,8 @@ impl Listener {
                 return Word::Declined { reason, text };
             }
             Message::Wait if greeting.is_invited => {
-                // If the peer's host is gone, the system reports that. If its program is stuck,
-                // this deadline ends the wait.
+                // If the peer's host is gone, the system reports that. If the peer's program is
+                // stuck and repeats no WAIT, this deadline ends the wait.
                 let deadline = now + WAIT_PATIENCE;
                 self.await_greeting(
                     link,
@@ -281,7 +281,7 @@ impl Listener {
                 Ok(false) => return Word::Challenged,
                 Err(reason) => reason,
             },
-            // This message may be skipped: for any other unknown one, `next_message` gave an error.
+            // This may be skipped: `next_message` gives an error for unknown messages that may not.
             Message::Unknown { .. } => return Word::Skipped,
             _ => Refusal::Protocol,
         };
@@ -313,7 +313,7 @@ impl Listener {
                 let protection =
                     LinkProtection::new(key, Role::Sender, self.session_id, &their, &own);
                 self.links.protect(link, protection);
-                // From here on, a peer that has waited its turn has as much time as any other peer.
+                // Each peer has this time for its answer, whatever deadline a WAIT set before.
                 let greeting = Greeting {
                     deadline: now + GREETING_TIMEOUT,
                     is_challenged: true,
@@ -393,7 +393,7 @@ impl Listener {
         self.expire(Instant::NEVER)
     }
 
-    /// Returns the earliest time by which a connection must have greeted.
+    /// Returns the earliest deadline of the connections that have yet to greet.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|&(deadline, _)| deadline)
     }

@@ -3,27 +3,26 @@
 //!
 //! This module does not know packets, files, or what is said once a receiver was admitted. Sessions
 //! of messages and transfers of files both use it. With a packet stream, the receiver dials, and
-//! the sender listens. Without one, receivers would not hear of the sender. So the sender dials,
-//! and first sends INVITE, which says what the marks in its packets would say. All that follows is
-//! the same.
+//! the sender listens. Without one, receivers would not hear of the sender. So the sender dials and
+//! first sends INVITE. From then on, the messages are the same in both cases.
 //!
 //! ```text
 //!   Caller, one Call a sender                          Listener
 //!     Waiting -> Dialling -> Connecting    accept -> greeting deadline
 //!     Greeting   HELLO --------------------------->  version, session, key
-//!                <------- CHALLENGE, HELLO again --  (where there is a key)
-//!     Open       <-------------------- WELCOME ----  the owner admits
-//!     Silent     <-------------------- REFUSED ----  or not
+//!                <------- CHALLENGE, HELLO again --  (only with a key)
+//!     Open       <-------------------- WELCOME ----  receiver is admitted
+//!     Silent     <-------------------- REFUSED ----  receiver is refused
 //!        '- link lost: Waiting, for a random time
 //! ```
 //!
 //! Invariants:
-//! - A call has at most one connection, or one request for a connection. While that connection is
-//!   open, the call has at most one more, which may take the place of the open one.
-//! - Before a receiver is admitted, only an invitation, WAIT, its greeting, a refusal, ERROR or BYE
-//!   is handed on.
-//! - Where there is a key, only an invitation, WAIT or a refusal is handed on before the other end
-//!   has shown that it has the same key.
+//! - A call has at most one connection, open or being opened. Only while its connection is open may
+//!   the call have a second one, which may replace the first.
+//! - Before a receiver is admitted, only INVITE, WAIT, HELLO, REFUSED, ERROR and BYE are handed on
+//!   from the connection.
+//! - With a key, only INVITE, WAIT and REFUSED are handed on before the other end has shown that it
+//!   has the same key.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 9.
 
@@ -55,7 +54,7 @@ mod protect;
 #[cfg(test)]
 pub(crate) use protect::{LinkProtection, Role};
 
-/// A machine at one end of control connections.
+/// A state machine for one end of control connections.
 pub(crate) trait Talks {
     /// Returns the machine's connections.
     fn links(&mut self) -> &mut Links;
@@ -74,7 +73,8 @@ pub(crate) trait Talks {
     }
 }
 
-/// A machine at the listening end: it decides what follows from the peers' messages.
+/// A state machine for the sender's end of control connections: it decides what follows from the
+/// peers' messages.
 pub(crate) trait Hosts: Talks {
     /// Returns the machine's listener.
     fn listener(&mut self) -> &mut Listener;
@@ -103,8 +103,8 @@ pub(crate) trait Hosts: Talks {
     /// Handles a link whose peer broke the protocol.
     fn violation(&mut self, now: Instant, link: LinkId, text: &str);
 
-    /// Counts a message on an admitted peer's link that was not made with the key: another host
-    /// sent it. The link is lost.
+    /// Counts a message that came on an admitted peer's link but was not made with the key: another
+    /// host sent it. The link is lost.
     fn forged(&mut self);
 
     /// Handles the loss of a link. An admitted peer that has not said good-bye may connect again.

@@ -5,15 +5,15 @@
 //!   receiver                                      sender
 //!   HELLO{no name, nonce r} -------------------->
 //!        <-------------------------- CHALLENGE{nonce s}: shows nothing yet
-//!   HELLO, protected: the receiver has the key --> only now is anything kept of it
+//!   HELLO, protected: the receiver has the key --> only now the sender keeps state
 //!        <---------- WELCOME, protected: the sender has the key; and so on
 //!
 //!   key  --keyed hash of (role, session, r, s)-->  one key for each direction
 //!   nonce of a message = its number in its direction; its header is authenticated too
 //! ```
 //!
-//! Invariant: only a message that the other end made for this place in this connection is handed
-//! on.
+//! Invariant: a message is handed on only if the other end made it for this connection and for this
+//! place in the sequence of messages.
 //!
 //! **Spec**: `docs/src/protocol.md` section 9, "Control connections".
 

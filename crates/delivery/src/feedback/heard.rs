@@ -1,10 +1,10 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
-//! This module does not see packets. It gets totals, and the times when *marks* left and came. A
-//! mark is what a sender says of itself in its SPMs. The time in queues is a mark's travel time
-//! minus the least travel time of the last 5 to 10 s. The time since the receive socket was last
-//! seen empty is subtracted too, because the mark may have waited in this host. So a receiver on a
-//! slow host sees no queue, and a receiver that keeps up sees the network's queue.
+//! This module does not see packets. It gets the total number of bytes that have arrived, and the
+//! times when *marks* left and came. A mark is what a sender says of itself in its SPMs. The time
+//! in queues is a mark's travel time minus the least travel time of the last 5 to 10 s. The time
+//! since the receive socket was last seen empty is subtracted too: the mark may have waited in
+//! this host, and only waits in the network are to count.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use wire::{object::Pos, pgm::Mark};
 pub(crate) struct Heard {
     echo_us: u64,
     echo_at: Instant,
-    /// The number of the receiver that holds the sender back or sets its rate, by the last mark.
+    /// The number of the receiver that, according to the last mark, holds the sender back or sets
+    /// its rate.
     limiting: u32,
     pace: Pace,
     has_new_pace: bool,
@@ -52,8 +53,8 @@ impl Heard {
         self.arrival.arrived(now, bytes);
     }
 
-    /// Returns true when the receiver with number `slot` holds the sender back or sets its rate, by
-    /// the sender's last mark.
+    /// Returns true when, according to the sender's last mark, the receiver with number `slot`
+    /// holds the sender back or sets its rate.
     pub(crate) const fn is_limiting(&self, slot: u32) -> bool {
         self.limiting == slot
     }
@@ -89,13 +90,13 @@ pub(crate) struct ArrivalMeter {
     bytes: u64,
     /// The arrival rates in the last two complete intervals, in bytes a second.
     rates: [u64; 2],
-    /// The total of bytes that had arrived at `last_at`, when the total last grew.
+    /// Total number of bytes arrived. It last grew at `last_at`.
     last_bytes: u64,
     last_at: Instant,
-    /// The shortest travel time of a mark in the present 5 s, in nanoseconds. It contains the
-    /// difference between the sender's clock and this host's.
+    /// The shortest travel time of a mark in the current period of 5 s, in nanoseconds. It contains
+    /// the difference between the sender's clock and this host's.
     least_ns: i64,
-    /// The shortest travel time of a mark in the previous 5 s.
+    /// The shortest travel time of a mark in the previous period, measured like `least_ns`.
     least_before_ns: i64,
     half_since: Instant,
     queue_delay: Duration,
@@ -121,7 +122,7 @@ impl ArrivalMeter {
         let is_resuming = now.since(self.last_at) >= ARRIVAL_SPAN_MIN;
         if bytes != self.last_bytes {
             if is_resuming {
-                // The sender made the pause, not the network, so the interval begins anew.
+                // No data came for a while because the sender paused, so a new interval begins.
                 (self.since, self.bytes) = (now, bytes);
             }
             (self.last_bytes, self.last_at) = (bytes, now);

@@ -1,7 +1,7 @@
 //! Reports of receivers' positions: when a receiver sends them, and what they tell the sender about
 //! the network and its rate.
 //!
-//! This is the same for messages and for files. Each report takes the sender some time, so all
+//! Messages and files use the same reports. Each report takes the sender some time, so all
 //! receivers of a session together send at most about one report every 0.2 ms. The receiver that
 //! holds the others back, or sets the rate, may send more.
 

@@ -28,7 +28,7 @@ pub(crate) struct Feedback {
     count: u32,
     /// The position to report; `None` before the first one.
     pos: Option<Pos>,
-    /// The last report on this connection; `None` before the first.
+    /// The report last sent on this connection; `None` before the first.
     sent: Option<Pos>,
     timing: Timing,
 }
@@ -37,10 +37,10 @@ pub(crate) struct Feedback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// Messages: a report also shows that the receiver is alive. After a change of the rate, every
-    /// receiver reports early, once.
+    /// receiver sends one early report.
     Messages,
-    /// Files: PROGRESS shows that the receiver is alive. While the rate is limited, every receiver
-    /// reports early each time, because the sender always needs to know the effect of the rate.
+    /// Files: PROGRESS shows that the receiver is alive. While the rate is limited, every report is
+    /// early, because the sender always needs to know the effect of the rate.
     Objects,
 }
 
@@ -48,13 +48,13 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// A receiver that has moved by this many positions need not wait for the report interval. 0:
-    /// every receiver waits for it.
+    /// A receiver whose position has moved by this many packets since its last report need not wait
+    /// for the report interval. 0: every receiver waits for it.
     sqns: u64,
 }
 
-/// When a repeated message was last sent, and until when the next one waits. The wait is random,
-/// because all receivers see the same packet at once.
+/// When a repeated message was last sent, and until when the next one waits. The wait is random, so
+/// that receivers that see the same packet do not all send at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     said_at: Instant,
@@ -76,8 +76,8 @@ impl Timing {
         self.held_until.map_or(due, |until| due.max(until))
     }
 
-    /// Returns true when the message must be sent now. When it first becomes due, it waits for a
-    /// random time up to `spread`.
+    /// Returns true when the message must be sent now. A message that has become due still waits
+    /// for a random time up to `spread`.
     pub(crate) fn is_due(
         &mut self,
         now: Instant,
@@ -184,8 +184,8 @@ impl Feedback {
         self.report(now)
     }
 
-    /// Makes a report that leaves now, whether or not it is due; `None` while nothing is known or
-    /// there is no connection.
+    /// Makes a report that leaves now, whether or not it is due; `None` while there is no position
+    /// to report or no connection.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Pos> {
         self.terms?;
         let pos = self.pos.as_mut()?;
@@ -195,7 +195,7 @@ impl Feedback {
         self.pos
     }
 
-    /// Returns true for a receiver that holds the others back, or that sets the rate.
+    /// Returns true when this receiver holds the others back or sets the rate.
     fn is_limiting(&self) -> bool {
         self.terms
             .is_some_and(|terms| self.heard.is_limiting(terms.slot))
@@ -213,16 +213,16 @@ impl Feedback {
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // Newly missed packets count as a change, too. While their repairs are lost as well, the
-        // position stays the same and does not show them.
+        // Newly missed packets (`naks`) count as a change, too: while their repairs are lost as
+        // well, the position does not move.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }
         if terms.sqns > 0 && moved >= terms.sqns {
             return Some(REPORT_FAR_INTERVAL_MIN.max(share));
         }
-        // The sender waits for the report of a receiver that holds the others back, or has just
-        // caught up. To learn the effect of its rate, it waits for all reports.
+        // The sender waits for the report of a receiver that holds the others back or has just
+        // caught up. A sender that must learn the effect of its rate waits for every receiver.
         let is_caught_up = pos.contiguous > pos.lead;
         let is_asked =
             self.heard.has_new_pace() || self.habit == Habit::Objects && self.heard.is_limited();
@@ -239,8 +239,8 @@ pub(crate) fn interval(welcome: &Welcome) -> Duration {
     asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
 }
 
-/// Returns the shortest time between two reports of one receiver: with it, `count` receivers
-/// together do not take too much of the sender's time.
+/// Returns the shortest time between two reports of one receiver, chosen so that the reports of
+/// `count` receivers do not take too much of the sender's time.
 pub(crate) fn share(count: u32) -> Duration {
     REPORT_INTERVAL_MAX.min(REPORT_SHARE.saturating_mul(count))
 }

@@ -1,4 +1,4 @@
-//! What a report tells about the rate.
+//! Converts a receiver's report for the sender's rate control.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use wire::object::Pos;
 
 use crate::RateReport;
 
-/// Returns what `pos` tells about the rate. `round_trip` is the receiver's shortest recent round
-/// trip. `answer` is the round trip that this report alone measured, if it measured one.
+/// Returns what `pos`, a receiver's report, tells the sender's rate control. `round_trip` is the
+/// receiver's shortest recent round trip. `answer` is the round trip measured by this report alone,
+/// if it measured one.
 pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
     RateReport {
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),

@@ -1,9 +1,9 @@
 //! The round trip from this sender's SPM to the report that answers it, without the time between
 //! the SPM's arrival and the report.
 //!
-//! A report repeats the time in the last SPM that came, and tells how long ago that was. Queues and
-//! busy hosts make a sample longer, never shorter, so the least of the last samples counts. A
-//! receiver may lie: a time older than a second, or in the future, does not count.
+//! A report repeats the time in the last SPM that came, and tells how long ago that SPM came.
+//! Queues and busy hosts make a sample longer, never shorter, so the least of the last samples
+//! counts. A receiver may lie: a time older than a second, or in the future, does not count.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub(crate) struct RoundTrip {
     /// The least sample of the present group so far.
     current: Option<Duration>,
     samples: u8,
-    /// The SPM's time that the report of the last sample repeated, in microseconds. Another report
-    /// with this time gives no new sample.
+    /// The time of an SPM, in microseconds, as repeated by the report that gave the last sample.
+    /// Another report with this time gives no new sample.
     echo_us: u64,
 }
 
 impl RoundTrip {
-    /// Takes a report, and returns its sample. `None` when the report repeats no time, or a time
-    /// that counted already, is too old, or lies in the future.
+    /// Takes a report, and returns the round trip that it shows. `None` when the report repeats no
+    /// SPM's time, or repeats a time that has counted already, is too old, or lies in the future.
     pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return None;
@@ -45,7 +45,7 @@ impl RoundTrip {
         Some(sample)
     }
 
-    /// Returns the least sample of the last complete group and the present one.
+    /// Returns the least sample of the last complete group and the present group.
     pub(crate) fn least(&self) -> Option<Duration> {
         match (self.before, self.current) {
             (Some(before), Some(current)) => Some(before.min(current)),

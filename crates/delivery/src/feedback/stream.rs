@@ -1,4 +1,4 @@
-//! The state of a packet stream, as its owner gives it once a turn.
+//! The state of a packet stream, which the loop that receives its packets passes on in each turn.
 
 use wire::object::Pos;
 
@@ -13,11 +13,11 @@ pub struct StreamState {
     pub lead: u64,
     /// How many packets beyond the first gap were received.
     pub held: u64,
-    /// What has arrived.
+    /// Totals of what has arrived and what was missing.
     pub counts: StreamCounts,
     /// Packets that the kernel dropped because a socket buffer was full.
     pub host_drops: u64,
-    /// The receive socket is empty, so this host does not delay the next packet.
+    /// True when the receive socket is empty, so this host does not delay the next packet.
     pub is_caught_up: bool,
 }
 
@@ -47,7 +47,7 @@ impl std::ops::AddAssign for StreamCounts {
 }
 
 impl StreamState {
-    /// Makes the state of a stream at `contiguous` that has lost nothing.
+    /// Makes the state of a stream that is at `contiguous`, with all totals 0.
     #[must_use]
     pub fn at(contiguous: u64, lead: u64) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl StreamState {
         }
     }
 
-    /// Writes this state into a report, except for the position of the receiver.
+    /// Writes into the report `pos` what it holds of this state, except `contiguous`.
     pub(super) const fn apply(&self, pos: &mut Pos) {
         pos.lead = self.lead;
         pos.held = self.held;

@@ -9,8 +9,9 @@
 //!
 //! Two sessions have the same frames when their identifiers are partners ([`Tsi::partner`]), and
 //! when each comes from the address that the mark of the other one names. Before a mark is heard,
-//! the identifiers are enough. If a session then turns out to come from elsewhere, it moves to a
-//! stream of its own, and the session that it has kept out moves in.
+//! the identifiers are enough. If a later mark shows that a session comes from another address,
+//! this session moves to a stream of its own. A session that it had kept out of the stream then
+//! moves in.
 //!
 //! As long as a stream lives, it takes sessions of a feed only from the address of that feed's
 //! first session. A session that was refused or has moved out does not count as the first.
@@ -64,11 +65,12 @@ pub struct FoundStream {
 pub struct Apart {
     /// The identifier of the session that came later.
     pub tsi: Tsi,
-    /// The address that each session comes from, by feed.
+    /// For each feed, the address that its session comes from.
     pub sources: [IpAddr; 2],
 }
 
-/// An event to give out. The memory of a frame goes back to the receiver of `feed`.
+/// An event to give out. If the event is a whole frame, the frame's memory goes back to the
+/// receiver of `feed`.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) stream: u32,
@@ -76,26 +78,26 @@ pub(super) struct Ready {
     pub(super) settled: Settled,
 }
 
-/// The frames of all senders, as two feeds bring them.
+/// The merging of two feeds into one stream of frames for each sender.
 ///
 /// In: [`Arbiter::join`] for each session that is found, [`Arbiter::take`] for what a feed's
 /// receiver has settled, [`Arbiter::part`] for each session that is over, [`Arbiter::settle`] when
 /// [`Arbiter::next_timeout`] is due. Out: [`Arbiter::pop_found`], [`Arbiter::pop`],
 /// [`Arbiter::pop_apart`].
 ///
-/// **Cost**: no frame is copied; a frame that has to wait keeps the memory that it came into.
+/// **Cost**: no frame is copied; a frame that has to wait stays in the memory in which it arrived.
 #[derive(Debug)]
 pub struct Arbiter {
     held_bytes_max: usize,
     streams: BTreeMap<u32, Sender>,
     /// When each feed last had a whole frame.
     heard: [Option<Instant>; 2],
-    /// By feed: the stream that each session belongs to.
+    /// For each feed: a map from each session's number to the number of its stream.
     members: [BTreeMap<u32, u32>; 2],
     found: VecDeque<FoundStream>,
     apart: Option<Apart>,
-    /// True once the owner was told of one pair of sessions ([`Apart`]). The owner is told of no
-    /// more pairs, because hosts may forge any number of sessions.
+    /// True once one pair of sessions was noted for the owner ([`Apart`]). No more pairs are noted,
+    /// because hosts may forge any number of sessions.
     is_apart_noted: bool,
     ready: VecDeque<Ready>,
     /// The frame that was given out last, and the feed that its memory belongs to.
@@ -110,18 +112,20 @@ pub struct Arbiter {
 /// A sender, heard by one feed or by both.
 #[derive(Debug)]
 struct Sender {
-    /// The lesser of the sender's two identifiers.
+    /// The lesser of the sender's two identifiers; it has one for each feed.
     key: Tsi,
     /// The feed by which the sender was first heard.
     first: Feed,
-    /// The sender's session of each feed. It stays here when it is over, to keep its address.
+    /// For each feed, the sender's session. A session that is over stays here: only a session from
+    /// the same address may follow it.
     members: [Option<Member>; 2],
     merge: Merge,
     /// When the sender is forgotten; `None` before its stream has ended. The sender is kept for a
     /// while after that, because a feed that is first heard after the end may bring the same frames
     /// again.
     until: Option<Instant>,
-    /// True when the sender's sessions have moved to another stream: no session joins any more.
+    /// True when a session has moved from this sender to another stream. No session may join this
+    /// sender any more.
     is_shut: bool,
 }
 
@@ -138,14 +142,13 @@ struct Member {
 }
 
 impl Member {
-    /// Returns true when the mark of each of the two sessions, if it was heard, names the address
-    /// of the other session.
+    /// Returns true when each session's mark, if it was heard, names the other session's address.
     fn goes_with(&self, other: &Self) -> bool {
         let names = |one: &Self, other: &Self| one.partner.is_none_or(|it| it == other.source);
         names(self, other) && names(other, self)
     }
 
-    /// Returns true when the session's mark says that there is no other session.
+    /// Returns true when the session's mark says that there is no session on the other feed.
     fn is_alone(&self) -> bool {
         self.partner.is_some_and(|it| it.is_unspecified())
     }
@@ -176,7 +179,7 @@ fn key_of(tsi: Tsi) -> Tsi {
 }
 
 impl Arbiter {
-    /// Makes an arbiter that holds frames of at most `held_bytes_max` bytes while it waits for a
+    /// Makes an arbiter that holds at most `held_bytes_max` bytes of frames while it waits for a
     /// feed.
     #[must_use]
     pub fn new(held_bytes_max: usize) -> Self {
@@ -198,7 +201,8 @@ impl Arbiter {
 
     /// Notes that a session of a feed was found.
     pub fn join(&mut self, now: Instant, feed: Feed, session: u32, tsi: Tsi, source: IpAddr) {
-        // A new session may have the number of a session that the receiver has forgotten.
+        // A new session may get the number of a session that the feed's receiver has forgotten. If
+        // so, the old session is over.
         self.part(now, feed, session);
         let member = Member {
             tsi,
@@ -209,7 +213,7 @@ impl Arbiter {
         self.admit(feed, session, member);
     }
 
-    /// Adds a session to the sender that it belongs to, or makes it a sender of its own.
+    /// Adds a session to the sender that it belongs to, or begins a new sender with it.
     fn admit(&mut self, feed: Feed, session: u32, member: Member) {
         let mut streams = self.streams.iter();
         let known = streams.find(|(_, sender)| sender.admits(feed, &member));
@@ -218,7 +222,7 @@ impl Arbiter {
         self.seat(stream, feed, session, member);
     }
 
-    /// Begins a stream for a sender that was not heard before. Returns its number.
+    /// Begins a stream for a sender that was not heard before. Returns the stream's number.
     fn begin(&mut self, feed: Feed, member: &Member) -> u32 {
         self.note_apart(feed, member);
         let mut numbers = 0..u32::MAX;
@@ -272,11 +276,11 @@ impl Arbiter {
         }
     }
 
-    /// Notes what the mark of a feed's session says of its partner session: the partner's address,
-    /// or the unspecified address when there is no partner. If the marks show that the two sessions
-    /// of a stream do not belong together, the later one leaves the stream. If the partner has a
-    /// stream of its own so far, the two streams become one. Then this returns the number of the
-    /// stream that is over.
+    /// Notes the address that a session's mark gives for `partner`, the sender's session on the
+    /// other feed; the address is unspecified when there is none. If the marks show that the two
+    /// sessions of a stream do not belong together, the session on the feed that was heard later
+    /// leaves the stream. If the partner is in another stream, the two streams become one. Then
+    /// this returns the number of the stream that is over.
     pub fn bind(&mut self, now: Instant, feed: Feed, session: u32, partner: IpAddr) -> Option<u32> {
         let stream = self.members[feed.index()].get(&session)?;
         let sender = self.streams.get_mut(stream)?;
@@ -328,8 +332,8 @@ impl Arbiter {
         }
     }
 
-    /// Notes that this end does not take a session. After that, a session of the same feed from
-    /// another address may take the session's place.
+    /// Notes that this end refuses a session. After that, a session of the same feed from another
+    /// address may take the session's place.
     pub fn refuse(&mut self, now: Instant, feed: Feed, session: u32) {
         self.expel(now, feed, session);
     }
@@ -420,8 +424,8 @@ impl Arbiter {
         }
     }
 
-    /// Begins to leave all streams. After this, the caller leaves both feeds' receivers, takes what
-    /// they have settled, and calls [`Arbiter::finish`].
+    /// Begins to leave all streams. After this, the caller makes both feeds' receivers leave, takes
+    /// what they have settled ([`Arbiter::take`]), and calls [`Arbiter::finish`].
     pub fn leave(&mut self) {
         for sender in self.streams.values_mut() {
             sender.merge.leave();
@@ -437,7 +441,7 @@ impl Arbiter {
         self.members = Default::default();
     }
 
-    /// Ends the waits for the other feed that are due to end by `now`.
+    /// For each stream whose wait for the other feed is due to end by `now`: ends that wait.
     pub fn settle(&mut self, now: Instant) {
         self.forget_ended(now);
         let is_due = |sender: &Sender| sender.merge.next_timeout().is_some_and(|due| due <= now);
@@ -448,8 +452,8 @@ impl Arbiter {
         }
     }
 
-    /// Forgets senders that have no session any more: those whose time is over, and the oldest when
-    /// there are more than [`FRAME_STREAMS_MAX`].
+    /// Forgets senders that have no session any more: all whose time `until` has come, and the
+    /// oldest while more than [`FRAME_STREAMS_MAX`] are left.
     fn forget_ended(&mut self, now: Instant) {
         loop {
             let ended = self
@@ -469,8 +473,8 @@ impl Arbiter {
         }
     }
 
-    /// Ends waits for the other feed while all streams together hold too many bytes, beginning with
-    /// the stream that holds most.
+    /// While all streams together hold too many bytes, gives up waiting for the other feed, first
+    /// in the stream that holds most.
     fn keep_bounds(&mut self, now: Instant) {
         loop {
             let held = self.streams.iter();
@@ -499,12 +503,13 @@ impl Arbiter {
         Some(change(&mut sender.merge, &mut out))
     }
 
-    /// Returns the next sender whose frames were not heard before.
+    /// Returns the next sender that was found: it was heard for the first time.
     pub fn pop_found(&mut self) -> Option<FoundStream> {
         self.found.pop_front()
     }
 
-    /// Returns the first two sessions that were found not to go together; at most once.
+    /// Returns the first two sessions that were found not to belong together; returns them only
+    /// once.
     pub const fn pop_apart(&mut self) -> Option<Apart> {
         self.apart.take()
     }
@@ -540,7 +545,7 @@ impl Arbiter {
         self.members[feed.index()].get(&session).copied()
     }
 
-    /// Returns a session of a feed; `None` when the feed has none.
+    /// Returns the lowest session number of a feed; `None` when the feed has no session.
     #[must_use]
     pub fn session_of(&self, feed: Feed) -> Option<u32> {
         self.members[feed.index()].keys().next().copied()
@@ -567,7 +572,7 @@ impl Arbiter {
         self.streams.get(&stream).map(|it| it.merge.counts())
     }
 
-    /// Returns what became of the frames of each feed, of all senders together.
+    /// Returns for each feed what became of its frames, over all senders.
     #[must_use]
     pub fn feeds(&self) -> [FeedCounts; 2] {
         let mut feeds = self.before;

@@ -1,8 +1,9 @@
 //! Tells when a frame is due, by this host's clock.
 //!
-//! The sender's clock and this host's may differ by any time. So a deadline counts from the fastest
-//! frame of the present and the previous span; a span lasts 10 s or more. The fastest frame is the
-//! one with the least difference between the arrival of its first packet and its timestamp.
+//! The sender's clock and this host's may differ by any time. So a frame's deadline counts from the
+//! time when the frame would have arrived with the delay of the fastest frame. The fastest frame is
+//! the one, in the present and the previous span, with the least difference between the arrival of
+//! its first packet and its timestamp. A span lasts 10 s or more.
 //!
 //! ```text
 //!   difference   .  .     .   .  .          least of this span and the one before
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-/// The least difference between arrival and timestamp, over two spans.
+/// The least difference between a frame's arrival and its timestamp, over two spans of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockFloor {
     since: Instant,
@@ -76,8 +77,9 @@ const fn difference(now: Instant, timestamp_ns: u64) -> i64 {
     now.as_nanos().wrapping_sub(timestamp_ns).cast_signed()
 }
 
-/// The shortest span of which [`ClockFloor`] keeps the least difference. A judgement: in this time,
-/// clocks whose rates differ by 100 parts in a million drift 1 ms apart.
+/// How long a span lasts at least; [`ClockFloor`] keeps the least difference of each span. A
+/// judgement: in this time, clocks whose rates differ by 100 parts in a million drift only 1 ms
+/// apart.
 const SPAN: Duration = Duration::from_secs(10);
 /// 60 s: when the difference between arrival and timestamp changes by more, a clock was set. A
 /// judgement: no network delays a packet this long, and no clock drifts this far in a span.

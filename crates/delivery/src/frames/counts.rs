@@ -11,7 +11,7 @@ pub enum FrameLoss {
     /// No packet is known to be lost, but the frame was not ready in time: the sender, the path or
     /// this host was slow.
     Late,
-    /// The sender had no room for the frame, because frames before it had not left.
+    /// The sender had no room for the frame, because it had not yet sent earlier frames.
     Overrun,
     /// The frame is longer than this receiver takes, or this receiver had no memory for it.
     Refused,
@@ -28,23 +28,23 @@ impl FrameLoss {
     ];
 }
 
-/// What became of the frames of a stream, from the first one after joining.
+/// What became of the frames of a stream, from the first frame after this receiver joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Number of the first frame that counts; `None` before any frame was delivered or lost.
+    /// Number of the first frame that is counted; `None` before any frame was delivered or lost.
     pub first_id: Option<u64>,
     /// Frames delivered or lost: `whole` and all of `lost`.
     pub frames: u64,
     /// Frames delivered.
     pub whole: u64,
-    /// Delivered frames with a packet that came after packets that were sent later. Most of these
-    /// frames were repaired.
+    /// Delivered frames of which a packet came out of order, after later packets. Usually that
+    /// packet was a repair.
     pub repaired: u64,
     /// Bytes of the frames delivered.
     pub bytes: u64,
-    /// Frames lost, in the order of [`FrameLoss::ALL`].
+    /// Number of frames lost by each cause; the causes are in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
-    /// True when the sender has said how many frames there were, and all of them are counted.
+    /// True when the sender has said where the stream ends, and all frames up to there are counted.
     pub is_end_known: bool,
 }
 
@@ -62,8 +62,8 @@ impl FrameCounts {
     }
 }
 
-/// What became of the frames of one of two feeds, from the first one that either feed had. Each
-/// frame that the feed has told of, as whole or as lost, is counted in one of the fields.
+/// What became of the frames of one of two feeds. Counting begins at the first frame that either
+/// feed had. Each frame that this feed has reported as whole or lost is counted in one field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedCounts {
     /// Frames given out from this feed: it had them whole first, or alone.
@@ -85,14 +85,14 @@ impl FeedCounts {
         self.first + self.second + self.late
     }
 
-    /// Returns how many frames only this feed had in time. The other feed, with the counts `other`,
-    /// has lost them, or has told nothing of them so far because it is cut off.
+    /// Returns how many frames only this feed had in time. The other feed, whose counts are
+    /// `other`, lost these frames, or is cut off and has not reported them.
     #[must_use]
     pub const fn only(&self, other: &Self) -> u64 {
         self.first.saturating_sub(other.second)
     }
 
-    /// Returns how many frames this feed lost, whatever the other had.
+    /// Returns how many frames this feed lost, whether or not the other feed had them.
     #[must_use]
     pub const fn lost_here(&self) -> u64 {
         self.saved + self.lost

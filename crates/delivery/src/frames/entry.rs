@@ -1,4 +1,4 @@
-//! A frame of which packets were heard, and that was not yet reported as whole or lost.
+//! A frame that was not yet reported as whole or lost. At least one of its packets was heard.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::parameters::FRAME_DEADLINE_MAX;
 
-/// A frame of which packets were heard, and that was not yet reported as whole or lost.
+/// A frame that was not yet reported as whole or lost. At least one of its packets was heard.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The header of the frame's first piece.
@@ -57,7 +57,7 @@ impl State {
 }
 
 impl Entry {
-    /// Returns when the frame is due.
+    /// Returns when the frame is due: the time from which it is late.
     pub(super) fn due(&self, clock: &ClockFloor) -> Instant {
         clock.due(self.heard, deadline_of(&self.header))
     }
@@ -87,8 +87,8 @@ impl Entry {
         })
     }
 
-    /// Gives up a frame that is open or whole if its time is past, and an open frame also if its
-    /// stream is over.
+    /// Gives the frame up if its time is past (`is_past`) and it was not given out. Gives an open
+    /// frame up also if its stream is over (`is_over`).
     pub(super) fn expire(
         &mut self,
         is_past: bool,
@@ -124,12 +124,10 @@ impl Entry {
     }
 }
 
-/// The longest time to spare before a frame is due. A judgement: a busy host runs a timer at most
-/// this much late.
+/// The upper limit of [`margin_of`]. A judgement: on a busy host, a timer runs at most 10 ms late.
 const MARGIN_MAX: Duration = Duration::from_millis(10);
 
-/// Returns the time to spare: a whole frame should be given out at least this long before it is
-/// due.
+/// Returns the margin: a whole frame should be given out at least this long before it is due.
 pub(super) fn margin_of(header: &FrameHeader) -> Duration {
     (deadline_of(header) / 8).min(MARGIN_MAX)
 }

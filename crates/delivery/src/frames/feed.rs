@@ -22,7 +22,7 @@ impl Feed {
         }
     }
 
-    /// Returns its index in an array with one element for each feed.
+    /// Returns the feed's index in an array with one element for each feed.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

@@ -7,17 +7,17 @@
 //!
 //! A feed brings its frames as soon as they are whole, in any order. They are held by their
 //! numbers, so each number is given out once, whatever a feed says. A feed tells its losses in the
-//! order of the numbers.
+//! order of the numbers. In this order a feed *settles* each number: its frame is whole or lost.
 //!
-//! When no feed has the next number whole, the number is waited for while a feed may still bring
-//! it. Such a feed has a session, has not settled the number, and has not said that the stream ends
-//! before it. It is at most `FRAMES_OPEN_MAX` numbers behind. It is not silent: its last packet
-//! came no longer ago than the deadline or two intervals, whichever is longer. The wait ends at the
-//! latest when a frame that is held must be given out.
+//! When no feed has the next number whole, the stream waits while a feed may still bring it. Such a
+//! feed has a session, has not settled the number, and has not said that the stream ends before it.
+//! It is at most `FRAMES_OPEN_MAX` numbers behind. It is not silent: its last packet came no longer
+//! ago than the frames' deadline or two frame intervals, whichever is longer. The wait ends at the
+//! latest when a held frame must be given out.
 //!
 //! Invariants, for whatever the feeds tell:
 //! - numbers leave in order, each at most once, until [`Settled::Ended`] begins them anew;
-//! - a frame leaves before it is due, or not at all;
+//! - a frame leaves before it is late, or not at all;
 //! - what one feed says does not end the stream while the other feed goes on.
 
 use std::{
@@ -43,14 +43,16 @@ use crate::parameters::{FRAME_DEADLINE_MAX, FRAME_LOSSES_KEPT, FRAMES_OPEN_MAX};
 #[derive(Debug)]
 pub(super) struct Merge {
     sides: [Side; 2],
-    /// Number of the next frame to give out; `None` before a feed has settled a frame.
+    /// Number of the next frame to give out; `None` until a feed has settled a frame as whole or
+    /// lost.
     next: Option<u64>,
     /// Number of the frame at which the stream begins; earlier frames are not counted.
     start: u64,
     /// Whole frames that are not given out yet, by number, from `next` on.
     held: BTreeMap<u64, Held>,
-    /// Runs of frames that were given out as lost, and that a feed may still settle: the number of
-    /// the first frame of each run, and one past that of its last.
+    /// Runs of frames that were given out as lost, but that a feed may still settle as whole or
+    /// lost. For each run: the number of its first frame, and one past the number of its last
+    /// frame.
     lost: VecDeque<(u64, u64)>,
     /// Number of the frame that the stream waits for, or last waited for.
     awaited: Option<u64>,
@@ -59,7 +61,7 @@ pub(super) struct Merge {
     /// True when the sender's last frame was given out.
     is_over: bool,
     is_leaving: bool,
-    /// How long a frame is of use, as the last whole frame told; before the first,
+    /// How long a frame is of use, as stated in the last whole frame; before the first whole frame,
     /// `FRAME_DEADLINE_MAX`.
     deadline: Duration,
     /// A feed that is silent for this long is no longer waited for. This is the longer of
@@ -77,15 +79,16 @@ struct Side {
     is_present: bool,
     /// When a packet of the feed last came, or the feed last told something.
     heard: Instant,
-    /// One past the number of the last frame that the feed has settled; `None` before the first.
+    /// One past the number of the last frame that the feed has settled as whole or lost; `None`
+    /// before the first.
     at: Option<u64>,
-    /// One past the newest frame number of which a packet came by this feed.
+    /// One past the number of the newest frame of which this feed has brought a packet.
     newest: Option<u64>,
     /// Frames below this number were counted before the feed last began its numbers anew.
     floor: u64,
-    /// Runs of frames from `next` on that the feed has lost, in order.
+    /// Runs of frames that the feed has lost, in order, from `next` on.
     losses: VecDeque<Loss>,
-    /// One past the number of the feed's last frame, as the feed says, and until when the other
+    /// One past the number of the last frame, as the feed says, and the time until which the other
     /// feed may show that there are more frames.
     end: Option<(u64, Instant)>,
     counts: FeedCounts,
@@ -94,7 +97,7 @@ struct Side {
 /// A whole frame that waits for its turn.
 #[derive(Debug)]
 struct Held {
-    /// The feed that had the frame whole first.
+    /// The feed that was the first to have the whole frame.
     feed: Feed,
     whole: Box<Whole>,
     /// True when the other feed has the frame whole, too.
@@ -107,8 +110,8 @@ struct Loss {
     first: u64,
     end: u64,
     cause: FrameLoss,
-    /// Until when the stream waits for the other feed to bring these frames, while it holds no
-    /// frame.
+    /// Until when the stream, while it holds no frame, waits for the other feed to bring these
+    /// frames.
     until: Instant,
 }
 
@@ -117,8 +120,8 @@ struct Loss {
 enum Step {
     Give,
     Lose(u64, FrameLoss),
-    /// Goes on at this number. The frames before it could still have come when this end left, so
-    /// they do not count.
+    /// Goes on at this number. The frames before it could still have come when this receiver left,
+    /// so they do not count as lost.
     PassOver(u64),
     Wait(Instant),
     Nothing,
@@ -175,15 +178,15 @@ impl Merge {
         side.begin_anew();
     }
 
-    /// Notes that a packet of a feed came at `at`. `newest` is one past the newest frame number of
-    /// which a packet came by that feed.
+    /// Notes that a packet of a feed came at `at`. `newest` is one past the number of the newest
+    /// frame of which that feed has brought a packet.
     pub(super) fn attend(&mut self, feed: Feed, at: Instant, newest: Option<u64>) {
         let side = &mut self.sides[feed.index()];
         side.heard = at.max(side.heard);
         side.newest = newest;
     }
 
-    /// Takes what a feed tells. [`Merge::advance`] must follow.
+    /// Handles what a feed tells. The caller must then call [`Merge::advance`].
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -213,9 +216,9 @@ impl Merge {
         }
     }
 
-    /// Notes that a feed has come to the turn of a frame that it brought earlier. The feed may have
-    /// brought the frame to another stream, or before the numbers began anew. Then the frame's
-    /// number says nothing here.
+    /// Notes that a feed has come to the turn of a frame that it brought earlier. A number that is
+    /// neither held nor given out is ignored: the feed may have brought that frame to another
+    /// stream, or before the numbers began anew.
     fn hear_turn(&mut self, feed: Feed, id: u64) {
         let is_given = self
             .next
@@ -264,8 +267,8 @@ impl Merge {
     }
 
     /// Returns true when a frame shows that its sender has begun its numbers anew. This is so when
-    /// the frame is more than `FRAMES_OPEN_MAX` numbers behind, and the other feed is gone or does
-    /// not stand near the numbers heard before.
+    /// the frame is more than `FRAMES_OPEN_MAX` numbers behind `self.next`, and the other feed is
+    /// gone or has settled no frame near `self.next` since its own numbers last began.
     fn is_anew(&self, feed: Feed, id: u64) -> bool {
         let other = &self.sides[feed.other().index()];
         self.next.filter(|_| !self.is_over).is_some_and(|next| {
@@ -298,9 +301,10 @@ impl Merge {
         }
     }
 
-    /// Notes that a feed has settled its frames from `first` up to `end`.
+    /// Notes that a feed has settled its frames from `first` up to `end` (exclusive) as whole or
+    /// lost.
     fn reach(&mut self, feed: Feed, first: u64, end: u64) {
-        // Runs that both feeds have settled are counted already, so they need not be kept.
+        // Runs that both feeds have settled are counted for both already, so they need not be kept.
         let passed = self.sides.iter().map(|it| it.at.unwrap_or(0)).min();
         while self.lost.pop_front_if(|it| Some(it.1) <= passed).is_some() {}
         self.sides[feed.index()].at = Some(end);
@@ -311,9 +315,9 @@ impl Merge {
         }
     }
 
-    /// Takes the end of a feed's numbers. If the other feed is present, or this receiver is
-    /// leaving, the stream goes on. Otherwise the stream gives out what it has. Then it is over, or
-    /// its numbers begin anew.
+    /// Handles a feed's message that its numbers end. If the other feed is present, or this
+    /// receiver is leaving, the stream goes on. Otherwise the stream gives out what it has. Then
+    /// the stream is over, or its numbers begin anew.
     fn hear_end(&mut self, now: Instant, feed: Feed, counts: &FrameCounts, out: &mut Outlet<'_>) {
         let side = &mut self.sides[feed.index()];
         side.begin_anew();
@@ -328,7 +332,7 @@ impl Merge {
         }
     }
 
-    /// Notes that a feed has gone. [`Merge::advance`] must follow.
+    /// Notes that a feed has gone. The caller must then call [`Merge::advance`].
     pub(super) fn part(&mut self, now: Instant, feed: Feed, out: &mut Outlet<'_>) {
         let side = &mut self.sides[feed.index()];
         side.is_present = false;
@@ -337,13 +341,15 @@ impl Merge {
         }
     }
 
-    /// Notes that this end leaves. From then on, frames that neither feed has settled do not count.
-    /// [`Merge::conclude`] must follow when both feeds have told what they have.
+    /// Notes that this receiver leaves. From then on, frames of which no feed tells anything do not
+    /// count as lost. When both feeds have told what they have, the caller must call
+    /// [`Merge::conclude`].
     pub(super) const fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Gives out everything that was heard, and the counts. What follows is numbered anew.
+    /// Gives out everything that the feeds have told, then the counts. Later frames are numbered
+    /// anew.
     pub(super) fn conclude(&mut self, now: Instant, out: &mut Outlet<'_>) {
         if let (None, Some(&first)) = (self.next, self.held.keys().next()) {
             (self.start, self.next) = (first, Some(first));
@@ -394,7 +400,8 @@ impl Merge {
         }
     }
 
-    /// Ends the stream after its last frame, if a feed has told the end and no feed shows more.
+    /// Ends the stream, if a feed has said that its last frame is the one before `next`, and the
+    /// other feed does not show more frames in time.
     fn look_for_end(&mut self, now: Instant, next: u64, out: &mut Outlet<'_>) {
         let said = [&self.sides[0], &self.sides[1]].map(|side| side.ends_at(next));
         let Some(until) = said.into_iter().flatten().max() else {
@@ -528,8 +535,8 @@ impl Merge {
         out.put(Feed::First, lost);
     }
 
-    /// Counts the losses of each feed before `end`. The numbers before `end` are given out now: as
-    /// whole by the feed `giver`, or as lost if `giver` is `None`.
+    /// Counts each feed's losses before `end`. The numbers before `end` are given out now: as whole
+    /// by the feed `giver`, or as lost if `giver` is `None`.
     fn account(&mut self, end: u64, giver: Option<Feed>, out: &mut Outlet<'_>) {
         for feed in Feed::ALL {
             let Side { losses, counts, .. } = &mut self.sides[feed.index()];
@@ -542,7 +549,8 @@ impl Merge {
                         counts.saved += count;
                         out.counters.frames_saved += count;
                     }
-                    // The feed told this loss before it began anew. Now it has the frame.
+                    // The feed told this loss before its numbers began anew. Now it has brought the
+                    // frame.
                     Some(_) => {}
                 }
                 loss.first = to;
@@ -561,7 +569,7 @@ impl Merge {
         shared.sum()
     }
 
-    /// Returns the bytes of memory of the frames that are held.
+    /// Returns how many bytes of memory the held frames take.
     pub(super) fn held_bytes(&self) -> usize {
         let rooms = self.held.values();
         let bytes = rooms.map(|held| held.whole.room.bytes.capacity() + size_of::<Whole>());

@@ -16,11 +16,11 @@
 //!
 //! Invariants:
 //! - a delivered frame has every byte, and its deadline has not passed;
-//! - for each stream, from the first frame after joining on:
-//!   `whole + lost by each cause == the sender's numbers`;
+//! - for each stream, from the first frame after joining on, every number that the sender gave is
+//!   counted once: as whole, or as lost by one cause;
 //! - an [`Arbiter`] gives each number out at most once, in order: as a whole frame if either feed
 //!   had it in time;
-//! - what a receiver keeps is bounded by its configuration, whatever the network sends.
+//! - a receiver's memory is bounded by its configuration, whatever the network sends.
 //!
 //! **Spec**: `docs/src/protocol.md`, the section on frames.
 

@@ -39,7 +39,7 @@ base::counters! {
     }
 }
 
-/// The bounds of what a receiver keeps.
+/// Bounds on the frames and streams that a receiver keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameReceiverConfig {
     /// The longest frame that the receiver takes, in bytes, its format included.
@@ -63,20 +63,20 @@ impl Default for FrameReceiverConfig {
 /// What became of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceVerdict {
-    /// The piece is in its frame; or the packet is the sender's END.
+    /// The piece was put into its frame; or the payload is the sender's END.
     Taken,
-    /// The piece is in its frame, and the frame is now whole.
+    /// The piece was put into its frame, and the frame is now whole.
     Completed,
     /// The piece came after its frame was whole or lost.
     Late,
     /// The piece's frame began before this receiver joined.
     BeforeJoin,
-    /// There are too many frames or streams at once, or this end has left. Or the piece claims that
-    /// the sender skipped a great many frames for want of room, and no other frame confirms that.
+    /// The receiver already follows too many frames or streams, or has left. Or the piece claims
+    /// that the sender skipped very many frames for lack of room, and no other frame confirms that.
     Refused,
     /// The payload is not a piece of a frame.
     Malformed,
-    /// The piece contradicts other packets of its stream, or has come before.
+    /// The piece contradicts other packets of its stream, or is a duplicate.
     Contradictory,
 }
 
@@ -91,8 +91,8 @@ pub struct Frame<'a> {
     pub timestamp_ns: u64,
     /// The time from one frame to the next; zero when the sender does not know it.
     pub interval: Duration,
-    /// True when a packet of the frame came after packets that were sent later: most such packets
-    /// were repairs.
+    /// True when a packet of the frame came out of order, after later packets. Usually such a
+    /// packet is a repair.
     pub is_repaired: bool,
     /// The sender's description of how to read the frame.
     pub format: &'a [u8],
@@ -128,8 +128,8 @@ pub enum FrameEvent<'a> {
 
 /// The frames of all streams that this end follows.
 ///
-/// In: [`FrameReceiver::take`] for each payload, [`FrameReceiver::settle`] once a turn and when
-/// [`FrameReceiver::next_timeout`] is due. Out: [`FrameReceiver::pop`].
+/// In: [`FrameReceiver::take`] for each payload; [`FrameReceiver::settle`] in each turn of the
+/// caller's loop and when [`FrameReceiver::next_timeout`] is due. Out: [`FrameReceiver::pop`].
 ///
 /// **Cost**: one copy of each piece, into its frame. The memory of a frame serves later frames.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ pub struct FrameReceiver {
     /// New streams that [`FrameReceiver::pop_fresh`] has not returned yet.
     fresh: Vec<u32>,
     settled: VecDeque<(u32, Settled)>,
-    /// The frame that was given out last.
+    /// The frame that the last call of [`FrameReceiver::pop`] returned, if it returned one.
     lent: Option<Box<Whole>>,
     memory: Memory,
     host_drops: u64,
@@ -247,10 +247,9 @@ impl FrameReceiver {
         }
     }
 
-    /// Frees memory for a frame if its stream uses no memory yet, or stays within its share with
-    /// this frame. Streams that use more than their share give up their newest frames. So one
-    /// stream cannot keep all memory from the others. All streams that use memory have equal
-    /// shares.
+    /// Frees memory for a frame of `stream`, if the stream uses no memory yet or stays within its
+    /// share with this frame. All streams that use memory have equal shares. Streams above their
+    /// share give up their newest frames. So one stream cannot take all memory.
     #[cold]
     fn make_room(&mut self, stream: u32, header: &FrameHeader) {
         let len = header.len as usize;
@@ -291,8 +290,8 @@ impl FrameReceiver {
         self.fresh.pop()
     }
 
-    /// Sets the position from which on the packets of a stream can reach this end. Frames that
-    /// began before that position do not count.
+    /// Sets `start`, the position of the first packet of `stream` that this end can receive. Frames
+    /// that began before `start` do not count.
     pub fn begin(&mut self, stream: u32, start: u64) {
         let memory = &mut self.memory;
         if let Some(known) = self.streams.get_mut(&stream) {
@@ -319,7 +318,7 @@ impl FrameReceiver {
         }
     }
 
-    /// Leaves all streams: gives out what is whole, and forgets the streams. A frame that could
+    /// Leaves all streams: gives out the whole frames, and forgets the streams. A frame that could
     /// still come in time is not counted. Everything that comes after this is refused.
     pub fn leave(&mut self, now: Instant) {
         self.has_left = true;
@@ -353,8 +352,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns when a packet of a stream last came, and one past the newest number of which a
-    /// packet came.
+    /// Returns the time at which the last packet of a stream came, and one past the number of the
+    /// newest frame heard.
     pub(super) fn heard(&self, stream: u32) -> Option<(Instant, Option<u64>)> {
         let known = self.streams.get(&stream)?;
         Some((known.heard, known.newest()))
@@ -372,8 +371,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns the next outcome, with the memory of the frame if it is whole. The caller returns
-    /// that memory by [`FrameReceiver::give_back`].
+    /// Returns a stream and its next outcome. A whole frame comes with its memory, which the caller
+    /// returns by [`FrameReceiver::give_back`].
     pub(super) fn pop_settled(&mut self) -> Option<(u32, Settled)> {
         if let Some(lent) = self.lent.take() {
             self.memory.release(lent.room);
@@ -381,7 +380,7 @@ impl FrameReceiver {
         self.settled.pop_front()
     }
 
-    /// Takes the memory of a frame back.
+    /// Takes back the memory of a frame.
     pub(super) fn give_back(&mut self, room: Room) {
         self.memory.release(room);
     }
@@ -428,7 +427,7 @@ impl FrameReceiver {
     }
 }
 
-/// The parts of a receiver that settling needs besides the stream.
+/// The parts of a [`FrameReceiver`], besides the stream, that settling a stream's frames needs.
 struct Settler<'a> {
     memory: &'a mut Memory,
     settled: &'a mut VecDeque<(u32, Settled)>,
@@ -464,7 +463,7 @@ impl Settler<'_> {
 /// Why frames of a stream are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Time has passed: settle what is due.
+    /// Time has passed: settle the frames that are due.
     Now,
     /// Nothing more comes from the stream: settle all its frames.
     Over,
@@ -500,7 +499,7 @@ fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
 /// The memory of frames. The memory of settled frames is kept for later frames.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Bytes of all rooms: those in use and those in `kept`.
+    /// Memory of all rooms, in bytes: rooms of frames, and unused rooms in `kept`.
     used_bytes: usize,
     kept: Vec<Room>,
 }
@@ -521,7 +520,7 @@ impl Memory {
         Some(room)
     }
 
-    /// Returns true when there is memory for the frame. Does not check whether it is too long.
+    /// Returns true when there is memory for the frame. Does not check `frame_bytes_max`.
     fn has_room(&self, header: &FrameHeader, config: &FrameReceiverConfig) -> bool {
         let len = header.len as usize;
         let is_free = self.used_bytes.saturating_add(len) <= config.memory_bytes_max;

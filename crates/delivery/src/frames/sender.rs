@@ -21,8 +21,7 @@ pub struct FrameSenderConfig {
     pub interval: Duration,
     /// How long after its timestamp a frame is of use.
     pub deadline: Duration,
-    /// The description of how to read a frame's bytes, for the receivers' applications: at most 255
-    /// bytes.
+    /// Description for the receivers' applications: how to read a frame. At most 255 bytes.
     pub format: Vec<u8>,
 }
 
@@ -105,7 +104,7 @@ impl FrameSender {
         Ok(FramePieces { header, format })
     }
 
-    /// Notes that the frame that [`FrameSender::next`] cut will be sent. Returns its number.
+    /// Notes that the frame from [`FrameSender::next`] will be sent. Returns the frame's number.
     pub const fn taken(&mut self, len: usize) -> u64 {
         self.counters.frames_sent += 1;
         self.counters.frame_bytes += len as u64;
@@ -113,9 +112,9 @@ impl FrameSender {
         self.next_id - 1
     }
 
-    /// Notes that the next frame was not sent because there was no room for it. The frame gets a
-    /// number all the same, and the next frame that is sent tells receivers of it. Returns the
-    /// number.
+    /// Notes that a frame is not sent because earlier frames have not left. The frame gets a
+    /// number all the same, which is returned. The next frame that is sent tells receivers how many
+    /// frames were skipped so far.
     pub const fn overrun(&mut self) -> u64 {
         self.counters.frames_overrun += 1;
         self.skipped = self.skipped.saturating_add(1);

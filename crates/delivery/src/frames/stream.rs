@@ -1,5 +1,5 @@
 //! The frames of one sender, at a receiver: which frames are open, which are whole, and what became
-//! of each number.
+//! of each frame.
 //!
 //! ```text
 //!   first heard --> Open --all pieces, in time--> Whole --in its turn--> given out
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Frames are settled in the order of their numbers. A frame of which nothing was heard has no
-//! entry: the numbers and positions of its neighbours tell how many such frames there were. The
-//! stream waits for them until one interval before the next heard frame is due. With a short or
-//! unknown interval it stops waiting earlier: an eighth of that frame's deadline, at most 10 ms,
-//! before the frame is due.
+//! entry: the numbers and positions of the heard frames around it tell how many such frames there
+//! were. The stream waits for unheard frames until one frame interval before the next heard frame
+//! is due. If the interval is short or unknown, it stops waiting earlier: an eighth of the next
+//! heard frame's deadline, at most 10 ms, before that frame is due.
 
 use std::collections::VecDeque;
 
@@ -30,12 +30,12 @@ use super::{
 };
 use crate::parameters::FRAMES_OPEN_MAX;
 
-/// What a stream hands to its receiver, in the order of the frames' numbers. Only whole frames may
-/// come before their turn: see [`Stream::take_ahead`].
+/// An outcome that a stream hands to its receiver, in the order of the frames' numbers. Only whole
+/// frames may come before their turn: see [`Stream::take_ahead`].
 #[derive(Debug)]
 pub(super) enum Settled {
     Whole(Box<Whole>),
-    /// It is the turn of the frame of this number, which was given out before its turn.
+    /// It is the turn of the frame with this number; the frame itself was given out earlier.
     Turn(u64),
     Lost {
         first: u64,
@@ -46,9 +46,9 @@ pub(super) enum Settled {
 }
 
 impl Settled {
-    /// Returns the event of `stream` that an application gets; `None` for the turn of a frame,
-    /// which the application already has. `keep` holds a whole frame while the application looks at
-    /// it.
+    /// Returns the event for the application, in which `stream` is the stream's number. Returns
+    /// `None` for [`Settled::Turn`]: the application already has that frame. `keep` holds a whole
+    /// frame while the application looks at it.
     pub(super) fn event<'f>(
         self,
         stream: u32,
@@ -75,27 +75,27 @@ impl Settled {
 /// The frames of one sender.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The lowest position that can reach this receiver.
+    /// The lowest position of a packet that can reach this receiver.
     start: u64,
-    /// One past the highest position of a piece that fitted its frame.
+    /// One past the highest position of a piece that agreed with its frame's entry.
     high: u64,
     clock: Option<ClockFloor>,
-    /// The timestamp of the newest frame that was heard.
+    /// The sender's timestamp, in nanoseconds, of the newest frame that was heard.
     stamp: Option<u64>,
     /// Frames that were heard and are not settled, in the order of their numbers.
     frames: VecDeque<Entry>,
     /// The place behind the last settled frame, or behind the frame during which this receiver
-    /// joined; `None` before either.
+    /// joined; `None` while there is neither.
     edge: Option<Edge>,
     /// The place behind the last refused frame. The stream believes a later frame that agrees with
     /// this place.
     claim: Option<Edge>,
-    /// The sender's END header, which says how many frames there were, and the position of its
-    /// packet.
+    /// The sender's END header, which says how many frames there were, and the position of the
+    /// packet with that header.
     end: Option<(FrameHeader, u64)>,
     /// Number of pieces that contradicted earlier ones, counted since a piece was last taken.
     contradictions: u32,
-    /// How many packets the kernel had dropped when an entry was last made.
+    /// How many packets the kernel had dropped when an entry was last added to `frames`.
     drops: u64,
     /// When a packet of the stream last came.
     pub(super) heard: Instant,
@@ -112,7 +112,7 @@ struct Seat {
     is_free: bool,
 }
 
-/// A piece of a frame, as it came.
+/// A piece of a frame, as a packet brought it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
     pub(super) header: FrameHeader,
@@ -139,7 +139,8 @@ impl Stream {
         }
     }
 
-    /// Notes that packets from `start` on can still come, although a later packet came first.
+    /// Notes that packets from position `start` on can still come, although a packet with a higher
+    /// position came first.
     pub(super) fn begin(&mut self, start: u64, release: &mut impl FnMut(Room)) {
         self.start = self.start.min(start);
         if self.frames.front().is_some_and(|it| it.first < self.start)
@@ -157,16 +158,16 @@ impl Stream {
         self.edge.get_or_insert(behind);
     }
 
-    /// Takes the sender's END header, which says how many frames there were. Of several, the one at
-    /// the highest position counts.
+    /// Takes the sender's END header, which says how many frames there were. If several come, the
+    /// one at the highest position counts.
     pub(super) fn end(&mut self, header: FrameHeader, position: u64) {
         if self.end.is_none_or(|(_, at)| at <= position) {
             self.end = Some((header, position));
         }
     }
 
-    /// Returns true when `CONTRADICTIONS_MAX` pieces contradicted what was heard of this stream
-    /// before, and no piece was taken in between. Then what was heard first must be wrong.
+    /// Returns true when `CONTRADICTIONS_MAX` pieces contradicted earlier pieces, and no piece was
+    /// taken in between. Then the earlier pieces must be wrong.
     pub(super) const fn is_contradicted(&self) -> bool {
         self.contradictions >= CONTRADICTIONS_MAX
     }
@@ -224,8 +225,8 @@ impl Stream {
             return Err(self.before_join(header, first));
         }
         match self.edge {
-            // A frame with a lower number cannot have a later packet: one of the two numbers is
-            // wrong.
+            // A frame with a lower number than the edge cannot begin behind the edge: the header or
+            // the edge is wrong.
             Some(edge) if header.id < edge.id && first >= edge.position => {
                 return Err(PieceVerdict::Contradictory);
             }
@@ -245,8 +246,8 @@ impl Stream {
         Ok(Seat { at, first, is_free })
     }
 
-    /// Judges a piece whose position says that its frame began before this receiver joined. The
-    /// frame's number must agree with that.
+    /// Judges a piece whose position says that its frame began before this receiver joined. Until
+    /// there is an edge, the header must also fit in front of the first heard frame.
     fn before_join(&self, header: &FrameHeader, first: u64) -> PieceVerdict {
         let behind = Edge::behind(header, first, self.drops);
         match self.frames.front().filter(|_| self.edge.is_none()) {
@@ -272,8 +273,8 @@ impl Stream {
         }
     }
 
-    /// Returns true when the stream would take the piece as the first of its frame, which needs
-    /// memory.
+    /// Returns true when the stream would take the piece, but has no entry for its frame yet.
+    /// Taking it then needs memory.
     pub(super) fn needs_room(&self, piece: &Piece<'_>) -> bool {
         self.find(piece).is_ok_and(|seat| seat.is_free)
     }
@@ -291,7 +292,7 @@ impl Stream {
         newest.or(self.edge.map(|edge| edge.id))
     }
 
-    /// Returns the bytes of memory of the frames that were heard and are not settled.
+    /// Returns how many bytes of memory are taken up by frames that were heard and are not settled.
     pub(super) fn room_bytes(&self) -> usize {
         let rooms = self.frames.iter().filter_map(|it| it.state.room());
         rooms.map(|room| room.bytes.capacity()).sum()
@@ -382,9 +383,9 @@ impl Stream {
         PieceVerdict::Completed
     }
 
-    /// Returns true when a frame that begins at `first` can stand before the entry at `at`. Between
-    /// that frame and each of its neighbours there must be at least one packet for each frame of
-    /// which nothing was heard.
+    /// Returns true when a frame that begins at `first` can be inserted at index `at` of `frames`.
+    /// Between it and the frames on either side, there must be room for at least one packet of each
+    /// unheard frame.
     fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         let before = self.before(at);
         let behind = Edge::behind(header, first, self.drops);
@@ -393,14 +394,14 @@ impl Stream {
             && next.all(|next| behind.leads_to(&next.header, next.first))
     }
 
-    /// Returns true when a frame that fits is believed. A packet that claims more overruns than
-    /// [`Edge::is_near`] allows may be forged: it is believed only when the packet of another frame
-    /// agrees.
+    /// Returns true when a frame that fits is believed. A packet may be forged if it claims more
+    /// overruns (frames numbered but not sent) than [`Edge::is_near`] allows: it is believed only
+    /// when a packet of another frame agrees.
     fn is_believed(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         match (self.before(at), self.frames.get(at)) {
             (Some(before), None) => self.is_agreed(&before, header, first),
             (None, Some(next)) => Edge::behind(header, first, 0).is_near(&next.header),
-            // Between two frames that are believed, no more overruns can be claimed.
+            // A frame between two believed ones cannot claim more overruns than the later one.
             (Some(_), Some(_)) | (None, None) => true,
         }
     }
@@ -410,17 +411,16 @@ impl Stream {
         before.is_near(header) || self.claim.is_some_and(agrees)
     }
 
-    /// Returns the edge behind the entry before `at`, or the stream's edge when there is no such
-    /// entry.
+    /// Returns the edge behind entry `at - 1` of `frames`, or the stream's edge when `at` is 0.
     fn before(&self, at: usize) -> Option<Edge> {
         let entry = at.checked_sub(1).and_then(|at| self.frames.get(at));
         let behind = entry.map(|it| Edge::behind(&it.header, it.first, it.drops));
         behind.or(self.edge)
     }
 
-    /// Settles the next frame if that is possible at `now`; `is_over` says that nothing more comes.
-    /// Gives `out` the outcome of this frame and of the unheard frames before it. Returns false
-    /// when nothing was settled.
+    /// Settles the next frame if that is possible at `now`; `is_over` says that no more packets
+    /// come. Gives `out` the outcome of this frame and of the unheard frames before it. Returns
+    /// false when nothing was settled.
     pub(super) fn settle_next(
         &mut self,
         now: Instant,
@@ -450,8 +450,8 @@ impl Stream {
     }
 
     /// Gives out the frames that are whole and in time, even when frames before them are not
-    /// settled. The caller puts them in order. When it is the turn of such a frame,
-    /// [`Settled::Turn`] follows.
+    /// settled. The caller puts them in order. At the turn of such a frame, `settle` gives out
+    /// [`Settled::Turn`] instead of the frame.
     pub(super) fn take_ahead(&mut self, now: Instant, out: &mut impl FnMut(Settled)) {
         let Some(clock) = self.clock else {
             return;
@@ -462,8 +462,8 @@ impl Stream {
         }
     }
 
-    /// Settles whole frames and those past their deadline. Frames that could still come are not
-    /// counted, because this end takes no more of them.
+    /// Settles the whole frames and those past their deadline when this receiver leaves. Frames
+    /// that could still arrive are not counted, because this receiver takes no more packets.
     pub(super) fn leave(
         &mut self,
         now: Instant,
@@ -499,10 +499,9 @@ impl Stream {
         }
     }
 
-    /// Returns until when the first heard frame may stay open: until it is due, or earlier if a
-    /// whole frame waits behind it. The open frame's deadline may be forged, or longer than that of
-    /// the whole frame. So the wait ends early enough to give out the whole frame in time: an
-    /// eighth of the whole frame's deadline, at most 10 ms, before the whole frame is due.
+    /// Returns until when the first heard frame may stay open: until it is due, or until
+    /// [`margin_of`] before a whole frame behind it is due, if that is earlier. Otherwise an open
+    /// frame with a long or forged deadline would make the whole frame late.
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
@@ -526,8 +525,8 @@ impl Stream {
         }
     }
 
-    /// Counts as lost the frames before that of `entry` of which nothing was heard, and moves the
-    /// edge behind the frame of `entry`.
+    /// Counts the unheard frames before the frame of `entry` as lost, and moves the edge behind the
+    /// frame of `entry`.
     fn settle_before(&mut self, entry: &Entry, out: &mut impl FnMut(Settled)) {
         let header = &entry.header;
         let edge = self.edge.unwrap_or(Edge {
@@ -540,7 +539,8 @@ impl Stream {
         self.edge = Some(Edge::behind(header, entry.first, entry.drops));
     }
 
-    /// Moves the edge behind the frame of `entry` without counting that frame.
+    /// Counts the unheard frames before the frame of `entry` as lost, and moves the edge behind
+    /// that frame without counting it.
     fn pass_over(
         &mut self,
         entry: Entry,
@@ -551,7 +551,7 @@ impl Stream {
         release_of(entry.state, release);
     }
 
-    /// Counts a frame, and the frames before it of which nothing was heard.
+    /// Counts a frame, and the unheard frames before it.
     fn settle(&mut self, entry: Entry, out: &mut impl FnMut(Settled)) {
         self.settle_before(&entry, out);
         let header = entry.header;
@@ -614,7 +614,7 @@ impl Stream {
         }
     }
 
-    /// Counts the frames after the last one that was heard, if the sender's END header said how
+    /// Counts the frames after the last heard frame as lost, if the sender's END header said how
     /// many frames there were.
     pub(super) fn finish(&mut self, drops: u64, out: &mut impl FnMut(Settled)) {
         let Some((end, position)) = self.end else {
@@ -640,14 +640,14 @@ impl Stream {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         Some(match front.state {
             State::Open { .. } => self.open_until()?,
-            // No frame before this one is missing, so the next turn settles it.
+            // No frame before this one is missing, so it can be settled at once.
             _ if self.is_next(front) => Instant::ZERO,
             _ => front.passed_at(clock),
         })
     }
 }
 
-/// How many contradictory pieces, with none taken in between, show that what was heard first is
-/// wrong. A judgement: most frames have more pieces than this, so one frame is enough. A few forged
-/// pieces are not enough.
+/// This many contradictory pieces, with none taken in between, show that the earlier pieces were
+/// wrong. Judgement: most frames have more pieces than this, so the pieces of one frame can show
+/// it; a few forged pieces cannot.
 const CONTRADICTIONS_MAX: u32 = 32;

@@ -34,8 +34,8 @@ impl Whole {
         }
     }
 
-    /// Returns the time until which the frame may be held back. The time from then until the frame
-    /// is due is left for giving it out.
+    /// Returns the latest time to begin giving the frame out: a margin before the frame is due,
+    /// because giving it out takes time.
     pub(super) fn give_by(&self) -> Instant {
         self.due - margin_of(&self.header)
     }

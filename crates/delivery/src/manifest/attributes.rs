@@ -20,8 +20,8 @@ pub struct Attribute {
     pub value: Vec<u8>,
 }
 
-/// Makes the body of the section with the attributes of `entries`; `None` when
-/// [`Entry::attributes`] is `None` in all of them.
+/// Makes the body of the manifest section that holds the attributes of `entries`; `None` when
+/// every entry's [`Entry::attributes`] is `None`.
 pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
     if entries.iter().all(|entry| entry.attributes.is_none()) {
         return Ok(None);
@@ -55,7 +55,7 @@ pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestErro
     Ok(Some(body))
 }
 
-/// Returns the attributes of an entry as the section holds them.
+/// Checks the attributes of an entry, and returns them sorted, as the section holds them.
 fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
     let attributes = entry.attributes.as_deref().unwrap_or_default();
     let fail = |fault| Err(ManifestError::path(&entry.path, fault));

@@ -84,8 +84,8 @@ pub enum ManifestError {
         /// The most entries allowed.
         max: u32,
     },
-    /// There are more slabs than allowed. At the sender, there are too many even with the largest
-    /// slabs.
+    /// There are more slabs than allowed. A sender has then tried the largest size of
+    /// slabs already.
     #[error("the content is too long: it has more than {max} slabs; send less at a time")]
     TooManySlabs {
         /// The most slabs allowed.
@@ -99,7 +99,7 @@ pub enum ManifestError {
     ContentMismatch {
         /// Sum of the files' sizes in bytes.
         files: u64,
-        /// The content's size that the header says, in bytes.
+        /// The content's size in bytes, as the header says.
         header: u64,
     },
     /// An entry that a receiver must not create.
@@ -115,13 +115,13 @@ pub enum ManifestError {
 /// What is wrong with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
-    /// The path has no name at all, or an empty component.
+    /// The path is empty, or has an empty component.
     #[error("a name in the path is empty")]
     Empty,
     /// The path begins with `/`.
     #[error("the path is absolute")]
     Absolute,
-    /// A component is `.` or `..`.
+    /// A component of the path is `.` or `..`.
     #[error("a name in the path is \".\" or \"..\"")]
     Dots,
     /// The path holds a NUL byte.
@@ -130,7 +130,7 @@ pub enum PathFault {
     /// The link's target holds a NUL byte.
     #[error("the link's target holds a NUL byte")]
     TargetNul,
-    /// A component is longer than 255 bytes.
+    /// A component of the path is longer than 255 bytes.
     #[error("a name in the path is longer than 255 bytes")]
     NameTooLong,
     /// The path is longer than 4095 bytes.
@@ -172,7 +172,7 @@ pub enum PathFault {
     /// The link leads out of the tree.
     #[error("the symbolic link leads out of the tree")]
     LinkOut,
-    /// A hard link names no file, or one that comes after it.
+    /// A hard link's target is not a file that the manifest lists before the link.
     #[error("a hard link must name a file that the manifest lists before the link")]
     HardLink,
     /// A hard link has a mode or time of its own.
@@ -214,7 +214,7 @@ impl ManifestError {
     }
 }
 
-/// Checks everything and makes the manifest; an error gives the bytes back.
+/// Checks `bytes` and makes the manifest of them. An error comes with `bytes`.
 pub(super) fn check(
     bytes: Vec<u8>,
     limits: &ManifestLimits,
@@ -268,7 +268,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             max: limits.entries_max,
         });
     }
-    // The parser has read every entry, so this count is right.
+    // The parser has read every entry, so `entry_count` is right and safe to allocate for.
     let mut parts = Parts {
         entries: Vec::with_capacity(header.entry_count as usize),
         files: Vec::new(),
@@ -434,8 +434,8 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Checks the target of a symbolic link: it must stay in the tree, and out of the receiver's own
-/// directory there. `depth` directories are above the link.
+/// Checks the target of a symbolic link: it must stay in the tree, and outside `.towline`, the
+/// receiver's directory there. `depth` is the number of the tree's directories above the link.
 ///
 /// # Errors
 /// What is wrong with the target: usually [`PathFault::LinkOut`].
@@ -470,7 +470,7 @@ pub fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// Bytes of the longest path or link target.
+/// The most bytes that a path or a link's target may have.
 pub(super) const PATH_LEN_MAX: usize = 4095;
 const NAME_LEN_MAX: usize = 255;
 const DEPTH_MAX: usize = 255;

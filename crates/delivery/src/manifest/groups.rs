@@ -1,9 +1,8 @@
 //! Hashes a slab while its bytes come in any order.
 //!
-//! A slab is divided into groups of chunks, as a file is divided into slabs; each group is a
-//! subtree of the hash tree. A group is hashed when its bytes have come in order, and no other
-//! group began in between. At the end, the owner of the bytes reads back what was not hashed:
-//! mostly the groups around gaps.
+//! A slab is divided into groups of chunks; each group is a subtree of the hash tree. A group is
+//! hashed at once if all its bytes come in order before another group begins. At the end, the owner
+//! of the bytes reads back the groups that are not hashed yet: mostly those around gaps.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -19,7 +18,7 @@ pub struct SlabGroups {
     shift: u8,
     /// The witness (hash of the subtree) of each group; `None` until the group is hashed.
     groups: Vec<Option<Hash>>,
-    /// The file's root, when the slab is a whole file of one group and is hashed.
+    /// The file's root hash, once the slab is hashed, if the slab is a whole file of one group.
     root: Option<Hash>,
     open: Open,
 }
@@ -57,8 +56,8 @@ impl SlabGroups {
         &self.slab
     }
 
-    /// Takes bytes of the slab; `at` is the position of the first one in the content. Bytes given
-    /// later replace earlier ones at the same position.
+    /// Takes bytes of the slab; in the content, they begin at the position `at`. Bytes given later
+    /// replace earlier ones at the same position.
     ///
     /// **Panics**: when the bytes reach beyond the slab.
     pub fn update(&mut self, mut at: u64, mut bytes: &[u8]) {
@@ -86,7 +85,7 @@ impl SlabGroups {
         Some(start..end)
     }
 
-    /// Returns the slab's hashes; `None` while something is missing.
+    /// Returns the slab's hashes; `None` while a group is not hashed yet.
     #[must_use]
     pub fn finish(&self) -> Option<SlabHash> {
         let witnesses: Option<Vec<Hash>> = self.groups.iter().copied().collect();
@@ -153,10 +152,10 @@ impl SlabGroups {
     }
 }
 
-/// Log2 of the bytes of a group. Such a group is long enough for a processor's vector units, and
-/// short enough that a gap costs little. A slab above 16 MiB has larger groups.
+/// Log2 of a group's length in bytes. Such a group is long enough for a processor's vector units,
+/// and short enough to read back cheaply around a gap. A slab above 16 MiB has larger groups.
 const GROUP_SHIFT: u8 = 14;
-/// The most groups of a slab. A search for missing ranges may look at all of them.
+/// The most groups of a slab. This bounds a search for missing ranges, which looks at the groups.
 const GROUPS_MAX: u32 = 1024;
 
 #[cfg(test)]

@@ -71,8 +71,8 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// Computes seals of slabs. Their context is hashed once for all of them, so that a seal takes one
-/// compression of BLAKE3 and not two.
+/// Computes seals of slabs. The context of all seals is hashed only once, so that each seal takes
+/// one compression of BLAKE3 and not two.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sealer(ContextKey);
 
@@ -93,8 +93,8 @@ impl Sealer {
     }
 }
 
-/// Computes the root of a file of `size_bytes` from the witnesses of its parts of `2^shift` bytes.
-/// There are at least two parts.
+/// Computes the root of a file of `size_bytes` from the witnesses of its parts. There are at least
+/// two parts, and each begins at a multiple of `2^shift` bytes.
 pub(super) fn merged_root(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
     let (left, right) = halves(witnesses, size_bytes, shift);
     *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()

@@ -6,8 +6,8 @@
 //!                            '-- of a file -----> its root, which `b3sum` prints
 //! ```
 //!
-//! For a file of one slab, nobody can compute the root from the witness or the witness from the
-//! root. So both are kept.
+//! For a file of one slab, neither the root nor the witness can be computed from the other, so both
+//! are kept.
 //!
 //! **Spec**: `docs/src/protocol.md` section 1 (witness, seal, root).
 
@@ -61,7 +61,7 @@ impl SlabHashes {
         Sealer::new().seal(witness(&self.witnesses[place(slab)]))
     }
 
-    /// Writes the bytes of object 2, the seals, from `offset` on into `out`.
+    /// Fills `out` with the bytes of object 2 (the seals), from `offset` on.
     pub(crate) fn copy_seals(&self, offset: usize, out: &mut [u8]) {
         let slabs = offset / HASH_LEN..(offset + out.len()).div_ceil(HASH_LEN);
         let skip = offset - slabs.start * HASH_LEN;

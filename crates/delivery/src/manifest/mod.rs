@@ -1,8 +1,8 @@
 //! A manifest: what one transfer delivers, and how its bytes are numbered.
 //!
 //! A manifest holds names, sizes and positions; it opens no file. The sender makes a manifest from
-//! a list of entries; a receiver reads it from bytes. Both go through the same checks, so a
-//! receiver that has the sender's limits can read whatever the sender makes.
+//! a list of entries; a receiver reads it from bytes. Both make the same checks, so a receiver with
+//! the same limits as the sender can read every manifest that the sender makes.
 //!
 //! ```text
 //!   object 0   manifest          header, entries in depth-first order, owners, attributes
@@ -13,7 +13,7 @@
 //!
 //! Invariants: every path is relative and has no `..`. Its parent is a directory of the manifest,
 //! unless the path is at the top. No path comes twice. Every symbolic link leads to a place inside
-//! the tree, and every hard link to a file before it. `files` ascend in `start`.
+//! the tree. Every hard link names a file that comes before the link. `files` ascend by `start`.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 4.
 
@@ -309,7 +309,8 @@ impl Manifest {
     #[must_use]
     pub fn slab(&self, index: u32) -> Slab {
         assert!(index < self.slab_count, "a slab beyond the manifest's last");
-        // An empty file has the same `first_slab` as the next file, and comes before it.
+        // Empty files have the same `first_slab` as the next file that is not empty, and come
+        // before it. So the last file with a `first_slab` up to `index` holds the slab.
         let behind = self.files.partition_point(|file| file.first_slab <= index);
         self.slab_in(behind - 1, index)
     }
@@ -374,8 +375,8 @@ impl Manifest {
         from..from + self.slabs_of(file) as usize * HASH_LEN
     }
 
-    /// Returns the indices of the files that the sender has withdrawn. `seals` holds the bytes of
-    /// object 2 or, instead, the witnesses of all slabs.
+    /// Returns the indices of the files that the sender has withdrawn. `seals` holds one hash for
+    /// each slab: all seals (the bytes of object 2), or all witnesses.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -383,8 +384,8 @@ impl Manifest {
             .map(|(index, _)| index)
     }
 
-    /// Returns true for a file that the sender has withdrawn. One withdrawn slab is enough, because
-    /// a file is delivered only when the whole file is proven.
+    /// Returns true when the sender has withdrawn at least one slab of `file`: a file is delivered
+    /// only when all of it is proven. `seals` is as for [`Manifest::withdrawn`].
     #[must_use]
     pub fn is_withdrawn(&self, file: &File, seals: &[u8]) -> bool {
         let mut seals = seals[self.seals_of(file)].chunks_exact(HASH_LEN);
@@ -499,13 +500,13 @@ pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     out.push(b'\n');
 }
 
-/// Log2 of a slab's bytes: 1 MiB. If this makes too many slabs, larger slabs are used.
+/// Log2 of the bytes of a full slab: 1 MiB. If this makes too many slabs, larger slabs are used.
 const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;
 
-/// Returns the index of the file at `path` among `files`, which ascend by path. `entries` says
-/// where in `bytes` each entry begins.
+/// Returns the index in `files` of the file whose first path is `path`. The files ascend by path.
+/// `entries` says where in `bytes` each entry begins.
 fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Option<usize> {
     let path_of = |file: &File| {
         let at = entries[file.entry as usize] as usize;

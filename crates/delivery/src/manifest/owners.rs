@@ -11,14 +11,14 @@ use super::{Entry, ManifestError};
 /// The names of users and groups at the sender, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerNames {
-    /// The names of users.
+    /// The name of each user, by user number.
     pub users: BTreeMap<u32, Vec<u8>>,
-    /// The names of groups.
+    /// The name of each group, by group number.
     pub groups: BTreeMap<u32, Vec<u8>>,
 }
 
 impl OwnerNames {
-    /// Makes the body of the section that says who owns `entries`; `None` when no entry has an
+    /// Makes the manifest section that says who owns `entries`; `None` when no entry has an
     /// owner. Hard links do not count: their owner is that of their file.
     pub(super) fn section(&self, entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
         let owned = || entries.iter().filter(|it| it.kind != EntryKind::HardLink);

@@ -19,27 +19,27 @@
 //!
 //! While nobody reports there is no limit. With the first report the limit starts low, and grows
 //! fourfold with every round of reports that show no queue. Above 400 MB/s there is no limit any
-//! more: the flow window then bounds the data in flight. When a report first shows a queue, its
-//! delivery rate is what the path carries. From then on **Cruise** raises the rate by 1 % at a
-//! time, and by more when no queue returns for long. **Drain** sends 85 % of what arrives until the
-//! queue is gone. In this way a source that is alone on a path uses 98 % of it, with hardly a
+//! more: the flow window then bounds the data in flight. When reports first show a queue, the
+//! delivery rate in them is what the path carries. **Drain** sends at 85 % of that rate until the
+//! queue is gone. **Cruise** then raises the rate by 1 % at a time, and by more when no queue
+//! returns for long. In this way a source that is alone on a path uses 98 % of it, with hardly a
 //! queue. A source that begins with much data, such as files, sets the first limit before the first
 //! report ([`RateControl::start`]).
 //!
 //! A sender that fills queues until they overflow, as TCP does, would take all of the path from a
 //! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit, a
 //! sender that fills queues must be there. **Compete** then sends as much as one TCP connection
-//! with CUBIC would: its window divided by the time to an answer. Every 3 to 24 s **Look** sends
-//! half of that for a moment: if nobody else is there, the queue empties at once.
+//! would: the window of CUBIC divided by the time to an answer. Every 3 to 24 s **Look** sends
+//! half of that for a moment: if no other sender is there, the queue empties at once.
 //!
 //! In **Cruise** and **Drain** a report counts only when the mark that it repeats left after the
 //! last change of rate. Only such a report shows the effect of that change. The reports of one
-//! receiver are enough to lower the rate. It grows only when all receivers were heard (or 2 s have
-//! passed) and the limit was really in use. Loss without a queue counts as chance, and not as
-//! congestion, when it stays high at a lower rate.
+//! receiver are enough to lower the rate. The rate grows only when all receivers were heard (or 2 s
+//! have passed) since its last change, and the limit was really in use. Loss without a queue counts
+//! as chance, and not as congestion, when it stays high at a lower rate.
 //!
-//! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
-//! slow host better. Packets that the host drops do count: that receiver then sets the limit.
+//! Reports leave out a queue in the receiver's own host: the flow window handles slow hosts better.
+//! Packets that the host drops do count: that receiver then sets the limit.
 //!
 //! Invariants: nothing is allocated except one entry for each receiver; a limit is never below
 //! [`RateConfig::bytes_per_s_min`]. The structure is from TFMCC (RFC 4654), the use of queues as a
@@ -138,9 +138,9 @@ pub struct RateControl {
     /// first of these drains.
     vain: u32,
     pace_before: Pace,
-    /// How many reports showed losses (of path or host) since a report last showed none.
+    /// How many reports showed losses (on the path or in the host) since one last showed none.
     warnings: u32,
-    /// How long to compete before the next look for the other sender.
+    /// How long to compete before the next Look, which tests whether another sender is there.
     patience: Duration,
     used_at: Instant,
     was_limited: bool,
@@ -155,7 +155,7 @@ enum Phase {
     Start,
     /// The rate that the path carries is known.
     Cruise,
-    /// The source sends less than the path carries, until the queue is gone or should have fallen.
+    /// The source sends less than the path carries, until the queue is gone or `until` has passed.
     Drain {
         queue: Duration,
         loss: f64,
@@ -165,7 +165,7 @@ enum Phase {
     },
     /// Another sender keeps the queue full: the source sends as much as a TCP connection would.
     Compete { share: Share, look_at: Instant },
-    /// The source sends half of `share` for a moment: without another sender, the queue empties.
+    /// The source sends half of `share` briefly: if no other sender is there, the queue empties.
     Look { share: Share, until: Instant },
 }
 
@@ -218,8 +218,8 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // At far too high a rate, marks are lost too, so no report is current. In Start an older
-        // report counts as well: the rate has only grown since, so the path still loses packets.
+        // Only a report about a mark sent at the present rate counts. In Start an older one counts
+        // too: the rate has only grown since, and at far too high a rate all newer marks are lost.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
@@ -265,15 +265,15 @@ impl RateControl {
             self.warnings = 0;
         }
         self.drained(now);
-        // One mark in a queue, or a few lost packets, do not end Start. They only stop the growth.
+        // One mark that met a queue, or a few lost packets, only stop the growth: Start goes on.
         if matches!(self.phase, Phase::Start) && seen.is_clean {
             self.ramp(now, echo);
         }
     }
 
-    /// Sets the first limit before the receivers with these numbers report; the limit grows when
-    /// all of them were heard. The call has no effect when a receiver was heard already, or when
-    /// `slots` is empty.
+    /// Sets the first limit before the receivers numbered `slots` report. The limit grows once all
+    /// of them were heard. The call has no effect when a receiver is known already, or when `slots`
+    /// is empty.
     pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
         if !self.receivers.is_empty() {
             return;
@@ -299,8 +299,8 @@ impl RateControl {
         }
     }
 
-    /// Does what is due; call it once a turn. `is_limited` says whether data waits for the rate
-    /// limit. Returns the limit.
+    /// Raises the limit if that is due, and returns the limit. Call it in each turn of the event
+    /// loop. `is_limited` says whether the limit holds data back.
     pub fn steer(&mut self, now: Instant, is_limited: bool) -> Pace {
         if is_limited {
             (self.was_limited, self.used_at) = (true, now);
@@ -371,13 +371,13 @@ impl RateControl {
             if loss == 0.0
                 && self.carried_bytes_per_s < part(self.carried_bytes_per_s_max, YIELD_MAX_PERCENT)
             {
-                // The share has shrunk bit by bit, so another sender makes the queues.
+                // This source's share has shrunk bit by bit, so another sender makes the queues.
                 self.compete(now, slot);
             }
             return;
         };
         if loss > 0.0 {
-            // The loss that an overfull path would have at this rate.
+            // The loss to expect at the present rate, if the path was overfull at the rate before.
             let expected = match (from, self.pace.bytes_per_s()) {
                 (Some(from), Some(now)) => Some(1.0 - (1.0 - before) * from as f64 / now as f64),
                 _ => None,
@@ -424,9 +424,9 @@ impl RateControl {
         self.limit_to(now, part(self.carried_bytes_per_s, 85));
     }
 
-    /// Returns the arrival rate of a receiver, kept within believable bounds. `loss` is the share
-    /// of packets that it loses. A busy host reports queues that do not exist. The rate that it
-    /// reports is too low, or too high when it takes many packets at once after being busy.
+    /// Returns the rate at which data arrives at a receiver, kept within believable bounds: a busy
+    /// host may report too low a rate, or too high a rate when it then takes many packets at once.
+    /// `loss` is the share of packets that the receiver loses.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery_bytes_per_s;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
@@ -440,12 +440,12 @@ impl RateControl {
             _ => part(bytes_per_s, 70),
         };
         let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
-        // The lowest rate of a guest applies here too, because the result still counts after the
-        // guest has left.
+        // The lower bound for a guest applies here too: otherwise the guest's low rate would still
+        // count after the guest has left.
         arrived.max(floor).min(most).max(self.least_of(slot))
     }
 
-    /// Notes loss as chance: it stays high at a lower rate, so this source does not cause it.
+    /// Counts loss as chance, as it stays high at a lower rate; restores the rate from before.
     fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
         self.receivers
             .entry(slot)
@@ -655,8 +655,8 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. This is also
-/// the default rate of repairs that a source always allows for hosts that do not report.
+/// 10 Mbit/s, the lowest limit that a guest can set when there are other receivers. The protocol
+/// parameter `stranger_repair_bytes_per_s_min` has the same default.
 const GUEST_BYTES_PER_S_MIN: u64 = 1_250_000;
 /// The highest believable delivery rate, about 1 TB/s. Sums and products of rates up to this cannot
 /// overflow.
@@ -667,33 +667,33 @@ const CHANCE_MAX: f64 = 0.75;
 /// The rate above which no limit is needed, 400 MB/s. On most paths without a queue, the flow
 /// window alone keeps the rate below this.
 const RAMP_BYTES_PER_S_MAX: u64 = 400_000_000;
-/// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
-/// 5 ms fill a queue of 15 ms, which the next report shows.
+/// How long a rate is tried before it grows fourfold. If the rate is four times what the path
+/// carries, 5 ms at this rate fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// If a queue returns this soon after a drain, the queue is real. A delivery rate that is reported
-/// with this queue is then believed down to 70 % of the limit.
+/// A queue that returns this soon after a drain is real, and not imagined by a busy host. So the
+/// delivery rate in its report is believed, if it is at least 70 % of the limit.
 const RELAPSE: Duration = Duration::from_millis(300);
 /// How many marks in a row must meet a queue before the queue counts: one may be an accident. In
 /// Start, the same number of reports must show loss before the loss counts.
 const WARNINGS: u32 = 2;
-/// What [`WARNINGS`] is while the source sends less than its limit. The number is higher, because
+/// Replaces [`WARNINGS`] while the source sends less than its limit. The number is higher, because
 /// other senders cause most queues then.
 const WARNINGS_UNUSED: u32 = 10;
 /// After this many drains in a row without effect, another sender must be filling the queue.
 const VAIN_MAX: u32 = 3;
-/// When the path carries less than this share of its highest rate, the source begins to compete.
+/// When the path carries less than this part of the most it carried, the source begins to compete.
 const YIELD_MAX_PERCENT: u64 = 75;
-/// The limit grows this often by 1 %, then as often each by 2 %, 4 % and 8 %, then always by 16 %.
+/// How many times the limit grows by 1 %, then by 2 %, by 4 % and by 8 %; from then on by 16 %.
 const STEPS_ALIKE: u32 = 4;
-/// The shortest time between two growths in Cruise, so that reports of the first can arrive before
-/// the second.
+/// The shortest time between two increases of the limit in Cruise. Before the second increase,
+/// reports on the effect of the first can arrive.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
 /// When the source has not reached its limit for this long, the path counts as unknown again.
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that is silent for this long after a change of rate no longer holds growth back.
 const QUIET_MAX: Duration = Duration::from_secs(2);
-/// How long to compete before the first look for the other sender. Each look that finds it doubles
-/// the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.
+/// How long to compete before the first Look, which tests whether another sender is there. Each
+/// Look that finds one doubles the time, up to [`PATIENCE_MAX`], because a Look halves the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
 /// A [`Phase::Look`] lasts at most this plus two round trips plus three times the queueing delay.

@@ -1,5 +1,5 @@
 //! Tests the rate control in virtual time: one sender, one receiver, and at times a TCP connection
-//! share a slow link, whose queue drops at its tail.
+//! share a slow link, whose full queue drops what arrives.
 //!
 //! The sender has bursts, a flow window, repairs and marks like the shipped one. The receiver
 //! measures with the shipped [`ArrivalMeter`], and reports like a receiver that holds the sender
@@ -22,8 +22,8 @@ struct Model {
     rival: Option<[f64; 2]>,
     /// One packet in this many is lost by chance; 0 for none.
     loss: u64,
-    /// With `(n, late)`: in every `n` packets, the marks among the first 20 arrive `late` later, as
-    /// on a busy host.
+    /// With `(n, late)`: of every `n` packets, the marks among the first 20 are delayed by `late`,
+    /// as on a busy host.
     noise: Option<(u64, Duration)>,
 }
 
@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// The results, for each tenth of a second.
+/// The results of one run: one `Tenth` for each tenth of a second.
 struct Course {
     bytes_per_s: u64,
     tenths: Vec<Tenth>,
@@ -382,7 +382,8 @@ impl World {
                 queue_delay: sink.meter.queue_delay(),
                 lead: sink.lead,
                 missed: sink.missed,
-                // While the report is on its way, this field carries the age of the echo.
+                // While the report is on its way, this field carries the nanoseconds since the
+                // echoed mark arrived.
                 host_drops: now.since(echo_at).as_nanos() as u64,
             };
             self.schedule(one_way, Event::Reported(report, contiguous));
@@ -408,7 +409,7 @@ impl World {
             heard_at: self.now,
         });
         if self.now.since(tcp.heard_at) >= Duration::from_millis(400) {
-            // Everything was lost: a time-out.
+            // A time-out: every packet that was not acknowledged counts as lost.
             tcp.out.clear();
         }
         let is_idle = tcp.out.is_empty();
@@ -475,7 +476,7 @@ impl World {
     }
 }
 
-/// The longest queue of the link: how many milliseconds the link takes to send it.
+/// How many milliseconds the link takes to send its queue when the queue is full.
 const QUEUE_MS: u64 = 16;
 /// Bytes on the wire: 1,400 and the headers of PGM, UDP, IP and Ethernet.
 const PACKET_BYTES: u64 = 1400 + 24 + 8 + 20 + 14;

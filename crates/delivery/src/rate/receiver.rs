@@ -19,11 +19,11 @@ pub(super) struct Receiver {
     pub(super) was_heard: bool,
     /// Number of consecutive marks, up to the last reported one, that waited in a queue.
     pub(super) queues: u32,
-    /// The highest share of lost packets that counts as chance, because lower rates do not
-    /// prevent it.
+    /// The highest share of lost packets that counts as chance: lower rates do not prevent such
+    /// loss.
     pub(super) chance: f64,
     /// The shortest time that an answer took in the present half minute, which began at
-    /// `half_since`. `least_before` is that of the half minute before.
+    /// `half_since`. `least_before` is the shortest time in the half minute before.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -34,12 +34,12 @@ pub(super) struct Receiver {
 pub(super) struct Observation {
     /// The share of packets lost; `None` when there are too few packets to tell.
     pub(super) loss: Option<f64>,
-    /// The receiver's host drops packets.
+    /// The receiver's host drops more than [`DROPS_SHARE_MAX`] of the packets.
     pub(super) is_starved: bool,
     /// More is lost than chance explains.
     pub(super) is_lossy: bool,
-    /// There is no queue, and the loss is at most [`LOSS_SHARE_MAX`]. Here loss counts even among
-    /// few packets.
+    /// There is no queue, and at most [`LOSS_SHARE_MAX`] of the packets is lost, even when there
+    /// are too few packets for `loss`.
     pub(super) is_clean: bool,
     /// Number of consecutive marks, up to the last reported one, that waited in a queue.
     pub(super) queues: u32,
@@ -62,7 +62,7 @@ pub(super) enum Symptom {
 
 impl Receiver {
     /// Takes a report, and returns what the receiver's reports show. `is_current` says that the
-    /// report's mark left at the present rate. `is_fresh` says that the report before was about
+    /// report's mark left at the present rate. `is_fresh` says that the previous report was about
     /// another mark.
     pub(super) fn observe(
         &mut self,
@@ -94,9 +94,9 @@ impl Receiver {
         }
     }
 
-    /// Takes a report of this receiver while another sender keeps the queue of another receiver
-    /// full. Returns a symptom when this receiver loses more than chance explains, or its host
-    /// drops packets.
+    /// Takes a report of this receiver, which does not set the limit, while another sender keeps a
+    /// queue full. Returns a symptom when this receiver loses more than chance explains, or its
+    /// host drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
         self.delivery_bytes_per_s = self.delivery_bytes_per_s.max(report.delivery_bytes_per_s);
         let base = *self.base.get_or_insert(*report);
@@ -108,7 +108,7 @@ impl Receiver {
         (loss > LOSS_SHARE_MAX.max(self.chance)).then_some(Symptom::Loss(loss))
     }
 
-    /// Counts marks in a row that met a queue; a repeated mark counts once.
+    /// Counts consecutive marks that met a queue; a repeated mark counts once.
     fn count_queue(&mut self, report: &RateReport, is_fresh: bool) {
         if report.queue_delay <= report.queue_max() {
             self.queues = 0;
@@ -146,7 +146,7 @@ impl Receiver {
 
 /// A judgement: random loss of up to this share, as on radio links, does not count as congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
-/// A host that drops a larger share than this drops packets all the time, not by accident.
+/// The largest share of packets that a host may drop by accident.
 const DROPS_SHARE_MAX: f64 = 0.01;
 /// The shortest answer time is noted for each interval of this length. Those of the present and the
 /// previous interval count; older ones do not, because routes change within minutes.

@@ -10,11 +10,12 @@ use super::{RateReport, part, report::MARK_INTERVAL, window::CubicWindow};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     window: CubicWindow,
-    /// How many packets the receiver had missed by the last report, which came at the time `at`.
+    /// How many packets the receiver had missed when it last reported. That report came at the time
+    /// `at`.
     pub(super) missed: u64,
     pub(super) at: Instant,
-    /// Losses reported before this time do not cut the window again: their packets left before the
-    /// last cut.
+    /// Losses reported before this time do not cut the window again, because the lost packets were
+    /// sent before the last cut.
     cut_until: Instant,
     round_trip: Duration,
     /// The highest recent delivery rate, in bytes a second.
@@ -24,8 +25,9 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Makes the share of a TCP connection that begins at `bytes_per_s`, on the path that `report`
-    /// describes. `carried` begins at the report's delivery rate, or at `least` if that is higher.
+    /// Makes the share of a TCP connection that starts with the rate `bytes_per_s`, on the path
+    /// that `report` describes. `carried` begins at the report's delivery rate, or at `least` if
+    /// that is higher.
     pub(super) fn new(now: Instant, bytes_per_s: u64, report: &RateReport, least: u64) -> Self {
         let round_trip = report.answer.max(ANSWER_MIN);
         let segments = bytes_per_s as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
@@ -45,8 +47,8 @@ impl Share {
     pub(super) fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
         if !report.answer.is_zero() {
             let answer = report.answer.max(ANSWER_MIN);
-            // A longer answer counts at once, because a growing queue slows a TCP connection down
-            // at once. A shorter answer counts by a quarter.
+            // A longer answer time counts at once, because a growing queue slows a TCP connection
+            // down at once. A shorter answer time counts by a quarter.
             self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
         self.carried = part(self.carried, 98).max(report.delivery_bytes_per_s);
@@ -74,8 +76,8 @@ impl Share {
     }
 }
 
-/// A judgement: the shortest time in which a process on the same LAN answers. A shorter time counts
-/// as this long, because it would make the window very small.
+/// A judgement: the shortest time in which a process on the same LAN answers. A shorter time would
+/// make the window very small, so it counts as this long.
 const ANSWER_MIN: Duration = Duration::from_micros(200);
 /// Bytes of a full TCP packet on Ethernet.
 const SEGMENT_BYTES: f64 = 1514.0;

@@ -16,7 +16,7 @@ pub(super) struct CubicWindow {
     segments: f64,
     /// The size in segments at which the next cut is expected.
     plateau: f64,
-    /// When the window began to grow after the last cut; `None` before that.
+    /// When the window began to grow after the last cut; `None` until it grows.
     since: Option<Instant>,
     /// How many seconds the window takes to reach the plateau.
     climb_s: f64,
@@ -73,8 +73,8 @@ impl CubicWindow {
 
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
-/// Segments by which Reno's window grows in a round trip. A window that is cut to [`BETA`] and
-/// grows by this gets as much as one that is cut to a half and grows by 1.
+/// Segments by which Reno's window grows in a round trip. A window that is cut to [`BETA`] of its
+/// size and grows by this gets as much as a window that is cut to a half and grows by 1.
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const SEGMENTS_MIN: f64 = 2.0;
 

@@ -15,16 +15,17 @@ pub(super) struct Answers {
     pass: Option<PendingPass>,
     /// The number of the pass that was answered last.
     last_pass: u32,
-    /// HAVE was sent on this connection. Without it the sender would think that this receiver holds
-    /// nothing, and a proof would contradict that.
+    /// True once HAVE was sent on this connection. The proof must follow HAVE: until HAVE comes,
+    /// the sender believes that this receiver holds nothing.
     pub(super) is_have_told: bool,
-    /// The last answer was COMPLETE: a slab that turns out wrong after that is requested at once.
+    /// True when the last answer was COMPLETE. A slab that turns out wrong after that is requested
+    /// at once.
     pub(super) is_complete_told: bool,
 }
 
 impl Answers {
-    /// Forgets the pass that is not answered yet, and that the last answer was COMPLETE: both count
-    /// only on the connection that has ended.
+    /// Clears the unanswered pass and `is_complete_told`, which hold for one connection only. Call
+    /// it when that connection has ended.
     pub(super) const fn forget(&mut self) {
         self.pass = None;
         self.is_complete_told = false;
@@ -35,7 +36,8 @@ impl Answers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PendingPass {
     number: u32,
-    /// The low 32 bits of the position that the packet stream must pass before the answer.
+    /// The low 32 bits of the pass's last packet position; `None` when no packet carried any of the
+    /// pass. Until `settle_at`, the answer waits for the packet stream to get past this position.
     position: Option<u32>,
     /// From this time on, the answer does not wait for packets of the pass any more.
     settle_at: Instant,
@@ -63,8 +65,8 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// Returns true when no block of the pass can arrive any more, or the answer need not wait for
-    /// blocks.
+    /// Returns true when the answer need not wait for more blocks: none of the pass can arrive any
+    /// more, or this receiver lacks nothing.
     fn is_settled(&self, pass: &PendingPass) -> bool {
         let Some(last) = pass.position else {
             return true;
@@ -80,7 +82,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Says when to look again at the pass that waits for its answer. `None` when no pass waits, or
-    /// while it cannot be answered: without a connection, an accepted offer or a prepared store.
+    /// while there is no connection, no accepted offer or no prepared store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
         if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {
@@ -134,8 +136,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports which content is held, and gives the proof if everything is in place. A sender that
-    /// has just admitted this receiver needs to know nothing more.
+    /// Reports which content is held and, if everything is in place, gives the proof. Together they
+    /// tell a sender that has just admitted this receiver everything it needs.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         self.tell_done(now);
@@ -169,7 +171,7 @@ impl<S: Store> TransferReceiver<S> {
         self.scratch = scratch;
     }
 
-    /// Requests what is missing: of the manifest, or of content and seals.
+    /// Requests the missing parts of the manifest, or of content and seals.
     pub(super) fn send_lacking(&mut self, now: Instant, pass: u32) {
         let lacking = self.lacking();
         let merged = lacking.iter().filter(|list| list.is_merged).count();
@@ -192,7 +194,8 @@ impl<S: Store> TransferReceiver<S> {
         self.scratch = scratch;
     }
 
-    /// Returns the missing ranges, merged until they are few enough; complete objects are left out.
+    /// Returns the missing ranges of each incomplete object: at most `need_ranges_max` for each
+    /// object. If there are more, ranges are merged.
     fn lacking(&self) -> Vec<Lacking> {
         let max = self.config.need_ranges_max;
         let of = |object, held: &RangeSet, len| Lacking::of(object, held, len, max);
@@ -207,18 +210,18 @@ impl<S: Store> TransferReceiver<S> {
     }
 }
 
-/// What is missing of one object.
+/// The missing parts of one object.
 struct Lacking {
     object: ObjectId,
     set: RangeSet,
-    /// More ranges are missing than one request can name, so `set` also covers held bytes between
-    /// them.
+    /// True when there were too many missing ranges, so that `set` also covers held bytes between
+    /// some of them.
     is_merged: bool,
 }
 
 impl Lacking {
-    /// Finds what `held` lacks of an object of `len` bytes, in at most `max` ranges; `None` when
-    /// nothing is missing.
+    /// Finds the parts of an object that are not in `held`, as at most `max` ranges; `None` when
+    /// `held` has all `len` bytes.
     fn of(object: ObjectId, held: &RangeSet, len: u64, max: usize) -> Option<Self> {
         let set = RangeSet::covering(held.missing(len), len, max);
         let is_merged = set.bytes() > len - held.bytes();

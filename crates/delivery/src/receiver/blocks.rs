@@ -87,7 +87,7 @@ impl<S: Store> TransferReceiver<S> {
         if way == Way::Packets && contents.was_wrong(offset..end) {
             return self.doubtful();
         }
-        // Held bytes may be verified already, so they are not written again.
+        // Bytes that are held already may be verified, so only the missing ones are written.
         let (mut at, mut rest, mut is_new) = (offset, data, false);
         loop {
             let gap = contents.held.missing_in(at..end).next();
@@ -200,7 +200,7 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// Asks the store for the hashes of complete slabs, as many as it takes.
+    /// Asks the store to hash complete slabs, as many as the store accepts.
     pub(super) fn ask_store(&mut self) {
         if self.step != Step::Receiving {
             return;
@@ -311,8 +311,8 @@ impl<S: Store> TransferReceiver<S> {
             return self.over(now);
         }
         self.look_on(now);
-        // Without content, everything may be in place before pass 0 is answered: the proof then
-        // goes with that answer.
+        // The sender must get HAVE before the proof. Without content, everything may be in place
+        // before HAVE is sent; the proof is then sent after it.
         if self.answers.is_have_told {
             self.tell_done(now);
         }

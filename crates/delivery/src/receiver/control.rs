@@ -26,7 +26,7 @@ pub(super) struct Sender {
     /// Since when there has been no connection on which the sender admits this receiver. The value
     /// has no meaning while there is such a connection.
     lost_at: Instant,
-    /// When the sender was dialled first, or when it first dialled this receiver.
+    /// Time of the first dial, from this receiver or from the sender.
     asked_at: Option<Instant>,
     /// The sender's reason for giving this receiver up. The sender is not dialled again in that
     /// session, and may come back in another.
@@ -121,7 +121,7 @@ impl<S: Store> TransferReceiver<S> {
         self.counters.redirected += 1;
         let is_dialled = |sender: &Sender| sender.call.is_dialled_by_sender();
         let mut next = self.sender_at(now, peer, session_id, 0);
-        // The sender has already answered another receiver of this process with its offer.
+        // The sender has already answered: it sent its offer to another receiver of this process.
         next.call = next.call.answered_elsewhere();
         if self.sender.as_ref().is_some_and(is_dialled) {
             next.call = Caller::expect(now, (peer, session_id), self.config.number);
@@ -167,7 +167,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Leaves the sender silently, as if the connection were lost: another receiver of this process
-    /// continues the manifest, or asks another sender in place of this one. This ends the transfer.
+    /// continues the manifest, or asks another sender instead. This ends the transfer.
     pub fn withdraw(&mut self, now: Instant) {
         if let Some(link) = self.any_link() {
             self.caller.links.abort(link);
@@ -205,8 +205,7 @@ impl<S: Store> TransferReceiver<S> {
             .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
-    /// Returns when the sender was dialled first, or when it first dialled this receiver; `None`
-    /// before.
+    /// Returns the time of the first dial, from this receiver or from the sender; `None` before it.
     pub(crate) fn asked_at(&self) -> Option<Instant> {
         self.sender.as_ref()?.asked_at
     }
@@ -299,8 +298,8 @@ impl<S: Store> TransferReceiver<S> {
         (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
-    /// Restarts the count of the time without a connection, because the store is done. The sender
-    /// needs the proof, so this receiver dials it for another `give_up_after`.
+    /// Restarts the time that this end may be without a connection, because the store is done. The
+    /// sender needs the proof, so this end tries for another `give_up_after` to deliver the proof.
     pub(super) fn look_on(&mut self, now: Instant) {
         if let Some(sender) = self.sender.as_mut().filter(|s| s.call.link().is_none()) {
             sender.lost_at = now;
@@ -337,7 +336,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Queues a message for the sender. A sender that does not read loses the connection.
+    /// Queues a message for the sender. Aborts the connection when the queue is full, because the
+    /// sender does not read.
     pub(super) fn tell(&mut self, now: Instant, message: &Message<'_>) {
         if let Some(link) = self.link()
             && !self.caller.links.queue(link, message)
@@ -410,9 +410,9 @@ impl<S: Store> TransferReceiver<S> {
         self.feedback.disconnected();
     }
 
-    /// Leaves the connection unread while the disk is behind, because blocks without room would
-    /// have to be sent again. While a disk hangs, the connection is still read now and then, or the
-    /// sender would take this receiver for dead.
+    /// Leaves the connection unread while the disk is behind: a block that is read when there is no
+    /// room for it would have to be sent again. While a disk hangs, the connection is still read
+    /// now and then, or the sender would take this receiver for dead.
     pub(super) fn check_reading(&mut self, now: Instant) {
         let Some(link) = self.link() else {
             if let Reading::Rests { .. } = self.reading {
@@ -489,8 +489,8 @@ impl<S: Store> TransferReceiver<S> {
         match self.step {
             Step::Joining if self.store.is_some() => self.joined(now),
             Step::Joining => self.step = Step::Offered,
-            // The manifest is the same, and the connection was lost: this end reports its state
-            // again.
+            // The connection was lost, and the sender has admitted this end again, with the same
+            // manifest: this end reports its state again.
             Step::Manifest => self.send_lacking(now, 0),
             Step::Receiving | Step::Committing | Step::Delivered => self.send_standing(now),
             // On the former connection, the sender may have asked what this end lacks. It does not
@@ -544,7 +544,7 @@ impl<S: Store> TransferReceiver<S> {
         // If the sender has said that the name is taken, and has not admitted this receiver since,
         // another receiver of this name is alive: this one fails.
         let is_duplicate = sender.call.is_name_taken();
-        // Without a key, anybody can have said this.
+        // Without a key, anybody can have sent the refusal, so it counts as passing.
         let is_passing = self.config.key.is_none()
             || matches!(
                 reason,

@@ -123,7 +123,7 @@ struct Delivery {
 enum Step {
     /// No sender has admitted this receiver.
     Joining,
-    /// The owner has to say whether it wants the manifest, and into which store.
+    /// The owner has to say whether it wants the manifest, and which store is to keep its content.
     Offered,
     /// The receiver takes the manifest.
     Manifest,
@@ -184,7 +184,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Handles one payload of the packet stream, block header first.
+    /// Handles one payload of the packet stream; it begins with a block header.
     #[inline]
     pub fn handle_block(&mut self, now: Instant, payload: &[u8]) -> BlockVerdict {
         let Ok((header, data)) = BlockHeader::parse(payload) else {
@@ -212,9 +212,9 @@ impl<S: Store> TransferReceiver<S> {
         self.check_pos(now);
     }
 
-    /// Takes a mark of the sender. Later reports repeat the time at which the mark left, and tell
-    /// how long ago it came and how long it waited in queues. From this the sender learns the round
-    /// trip, and the effect of its rate.
+    /// Takes a mark of the sender. Later reports repeat the time at which the mark left the sender,
+    /// and tell how long ago the mark came and how long it waited in queues. From these times the
+    /// sender computes the round trip, and sees whether its rate fills queues.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
         if let Some(sender) = &mut self.sender {
@@ -229,7 +229,8 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// Notes that the packet stream was found again: the answer to a pass waits for it once more.
+    /// Notes that the packet stream was found again: the answer to a pass waits for the stream once
+    /// more.
     pub const fn session_back(&mut self) {
         self.stream.begin();
     }
@@ -337,8 +338,8 @@ impl<S: Store> TransferReceiver<S> {
         self.contents.as_ref().map(|contents| &contents.manifest)
     }
 
-    /// Returns each path of each file with the file's root, in the manifest's order and without
-    /// withdrawn files; `None` until all content is verified.
+    /// Returns every path of every file with the file's root hash, in the manifest's order and
+    /// without withdrawn files; `None` until all content is verified.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
         let contents = self.contents.as_ref().filter(|it| it.is_verified())?;
         Some(contents.manifest.file_roots(&contents.hashes))
@@ -386,9 +387,9 @@ impl<S: Store> TransferReceiver<S> {
         })
     }
 
-    /// Returns the bytes of memory for the manifest, the state of each slab, and ranges; at most
-    /// [`TransferReceiverConfig::memory_bytes_max`]. The store has memory of its own for content,
-    /// and the connection has a queue of about 1 MiB at most.
+    /// Returns how many bytes of memory hold the manifest, the seals, the state of each slab, and
+    /// the ranges of held content; at most [`TransferReceiverConfig::memory_bytes_max`]. The store
+    /// has memory of its own for content, and the connection has a queue of about 1 MiB at most.
     #[must_use]
     pub fn held_memory_bytes(&self) -> usize {
         let manifest = self.manifest.as_ref().map_or(0, Bytes::memory_bytes);
@@ -478,6 +479,6 @@ impl<S: Store> TransferReceiver<S> {
     }
 }
 
-/// What a discreet receiver tells the sender when the whole reason would reveal what is on its
-/// disk.
+/// What a discreet receiver tells the sender when the true reason would reveal what is on the
+/// receiver's disk.
 const DISCREET: &str = "the receiver cannot take it; its own report says why";

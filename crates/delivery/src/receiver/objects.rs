@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: `slabs[i].lacking` is the number of bytes of slab `i` that `held` does not have; a
-//! slab is `Good` only when the sender's seal is the seal of what the store holds, or says that the
+//! slab is `Good` only when the sender's seal equals the seal of the stored slab, or says that the
 //! slab is withdrawn.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 7.
@@ -42,7 +42,7 @@ impl Bytes {
         let end = start.checked_add(piece.len())?;
         let place = self.bytes.get_mut(start..end)?;
         let range = offset..offset + piece.len() as u64;
-        // Complete bytes have been checked, so blocks that come late must not change them.
+        // Once complete, the bytes are checked, so blocks that come later must not change them.
         if self.held.contains(&range) {
             return Some(false);
         }
@@ -110,9 +110,9 @@ pub(super) struct Contents {
     unasked: Vec<u32>,
     /// How many slabs the store is hashing.
     asked: u32,
-    /// How often the hash of each slab was wrong.
+    /// For each slab whose hash was wrong: how often it was wrong.
     bad: BTreeMap<u32, u8>,
-    /// Withdrawn slabs for which the set of ranges has had no room.
+    /// Numbers of the withdrawn slabs for which `held` had no room.
     unnoted: Vec<u32>,
 }
 
@@ -142,8 +142,8 @@ pub(super) enum Compared {
 }
 
 impl Contents {
-    /// Makes the objects of a receiver that holds nothing of `manifest`, whose number of slabs was
-    /// checked against the limits.
+    /// Makes the contents of a receiver that holds nothing yet. The caller has checked the number
+    /// of the manifest's slabs against the limits.
     pub(super) fn new(manifest: Arc<Manifest>, ranges_max: usize) -> Self {
         let slabs = (0..manifest.slab_count()).map(|index| SlabState {
             lacking: manifest.slab(index).len,
@@ -167,15 +167,16 @@ impl Contents {
         }
     }
 
-    /// Returns the bytes of memory for the manifest, slabs, seals and ranges, without the store's.
+    /// Returns how many bytes of memory the manifest, slabs, seals and ranges take. The store's
+    /// memory does not count.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() * size_of::<SlabState>() + self.hashes.memory_bytes();
         let manifest = self.manifest.bytes().len();
         manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
-    /// Notes that the store has the bytes of a range. Returns false when the set has no room for
-    /// it: the range then counts as lacking.
+    /// Notes that the store has the bytes of a range. Returns false when `held` has no room for the
+    /// range, which then counts as lacking.
     pub(super) fn note(&mut self, range: Range<u64>) -> bool {
         let Self {
             held,
@@ -224,7 +225,7 @@ impl Contents {
         }
     }
 
-    /// Takes the hashes that the store computed of a slab.
+    /// Takes a slab's hashes, which the store has computed.
     pub(super) fn computed(&mut self, slab: u32, hash: &SlabHash) -> Compared {
         let Some(state) = self.slabs.get_mut(slab as usize) else {
             return Compared::Open;
@@ -259,8 +260,8 @@ impl Contents {
         let times = self.bad.entry(slab).or_default();
         *times = times.saturating_add(1);
         let times = *times;
-        // This works with a full set, too: each slab adds at most one range, and the number of
-        // slabs is bounded.
+        // The removal may add a range beyond the bound of `held`, but at most one for each slab,
+        // and the number of slabs is bounded.
         self.held.remove_always(slab_at.range());
         state.step = Step::Lacking;
         state.lacking = slab_at.len;
@@ -290,7 +291,7 @@ impl Contents {
         Compared::Good
     }
 
-    /// Notes withdrawn slabs for which the set had no room before.
+    /// Tries again to add to `held` the withdrawn slabs for which it had no room before.
     pub(super) fn note_withdrawn(&mut self) {
         for slab in std::mem::take(&mut self.unnoted) {
             self.compare(slab);
@@ -343,7 +344,7 @@ impl Contents {
         self.are_seals_good
     }
 
-    /// Returns true when every byte and every seal is here.
+    /// Returns true when every byte of the content is held, and the seals are complete and right.
     pub(super) fn is_whole(&self) -> bool {
         self.held.bytes() == self.manifest.content_bytes() && self.are_seals_good
     }

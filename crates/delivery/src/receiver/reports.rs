@@ -57,7 +57,8 @@ impl<S: Store> TransferReceiver<S> {
             Step::Delivered | Step::Over { .. } => Phase::Done,
         };
         let streams = self.stream.totals();
-        // A manifest may be long and the line slow: its bytes show that something moves.
+        // While the manifest comes, its bytes are reported as held, because it may take long: so
+        // the sender sees progress.
         let held = match (contents, &self.manifest) {
             (Some(contents), _) => contents.held.bytes(),
             (None, Some(manifest)) if phase == Phase::Joining => manifest.held().bytes(),

@@ -6,8 +6,8 @@ use crate::{StreamCounts, StreamState};
 /// continues in a new stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// The low 32 bits of a position: every packet before it has arrived or is lost. `None` until
-    /// the stream's state is known.
+    /// The low 32 bits of a position. Every packet before this position has arrived or is lost.
+    /// `None` until the stream's state is known.
     settled: Option<u32>,
     is_over: bool,
     counts: StreamCounts,
@@ -34,7 +34,7 @@ impl Stream {
 
     /// Returns true when no packet up to position `last` can arrive any more.
     pub(super) fn is_past(&self, last: u32) -> bool {
-        // Serial arithmetic: both ends agree on the low 32 bits only.
+        // Serial arithmetic, because both ends know only the low 32 bits of a position.
         let is_past = |next: u32| next.wrapping_sub(last) as i32 > 0;
         self.is_over || self.settled.is_some_and(is_past)
     }

@@ -35,7 +35,8 @@ pub struct ReporterConfig {
     pub name: String,
     /// A random number that tells two runs of this receiver apart.
     pub instance: u64,
-    /// A random seed of the jitter and, with `instance`, of the nonces of connections.
+    /// A random seed of the waits before dials and reports. With `instance`, it also seeds the
+    /// nonces of connections.
     pub seed: u64,
     /// The key. With one, only a sender that has it is believed and reported to. Default: none.
     pub key: Option<Key>,
@@ -73,7 +74,7 @@ pub enum ReporterEvent {
     /// The sender already has a receiver of this name. The other receiver may be dead while the
     /// sender still takes it for alive. So this receiver keeps trying for 7 s;
     /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. This event comes
-    /// only once until then.
+    /// only once before that end.
     NameTaken {
         /// The number by which the reporter's owner knows the session.
         session: u32,
@@ -86,10 +87,10 @@ pub enum ReporterEvent {
         reason: Refusal,
         /// The reason in words, for a person.
         text: String,
-        /// The refusal came from the sender itself: it has shown the key, or no key is in use.
+        /// True when the host that refused has shown the key, or no key is in use.
         is_proven: bool,
     },
-    /// The sender gave this receiver up with an error.
+    /// The sender gave up on this receiver with an error.
     Dropped {
         /// The number by which the reporter's owner knows the session.
         session: u32,

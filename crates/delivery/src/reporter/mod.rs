@@ -11,11 +11,11 @@
 //! ```
 //!
 //! A sender that has never admitted this receiver is dialled within limits (see `control::dials`),
-//! because everybody can announce sessions.
+//! because any host can announce sessions.
 //!
-//! Invariants: there is one call for each session. A change is reported when the report interval is
-//! over, or sooner. Without a change, a report goes once a second, or once in the report interval
-//! if that is longer. With a key, nothing is reported to a sender that does not show it.
+//! Invariants: there is one call for each session. A change is reported within one report
+//! interval. Without a change, a report goes once a second, or once in the report interval if that
+//! is longer. With a key, nothing is reported to a sender that does not show the key.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2 and 5, section 7 (when POS goes), section 9 (ASK,
 //! WINDOW).
@@ -52,8 +52,8 @@ pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 pub struct Reporter {
     caller: Caller,
     dials: Dials,
-    /// The sessions, by the number that the owner gave each. A session's connection is requested
-    /// with the same number as `key`.
+    /// The sessions, by the number that the owner gave each. That number is also the `key` with
+    /// which the session's connection is requested.
     sessions: BTreeMap<u32, Session>,
     profile: Profile,
     sessions_max: usize,
@@ -80,14 +80,14 @@ struct Session {
 /// The questions to a sender about how far its packet stream is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
-    /// When the question that awaits its answer was sent; `None` when none does.
+    /// Time at which the open question was sent; `None` when no question is open.
     open_since: Option<Instant>,
     /// The time before which the next question must not be sent.
     free_at: Instant,
-    /// True when the owner wanted to ask before `free_at`, and so may want to ask then.
+    /// True when the owner wanted to ask before `free_at`, and so may want to ask at `free_at`.
     is_wanted: bool,
-    /// A question had no answer in its time. The sender is not asked again until an answer comes
-    /// after all, or until it admits this receiver anew.
+    /// A question was not answered in time. The sender is not asked again until an answer comes
+    /// after all, or until the sender admits this receiver anew.
     is_mute: bool,
     interval: Duration,
 }
@@ -144,8 +144,8 @@ impl Reporter {
         self.sessions.get(&session)?.name.as_deref()
     }
 
-    /// Takes a mark on `session` that was heard from `source`, the address that is also the SPM's
-    /// path NLA.
+    /// Takes a mark that was heard on `session`. `source` is the source address of the SPM that
+    /// carried the mark, and also the path NLA in that SPM.
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
             if known.call.session_id == mark.session_id {
@@ -153,7 +153,7 @@ impl Reporter {
                 known.feedback.mark(now, mark);
                 return;
             }
-            // The connected sender has only one session, so a mark with another number is from
+            // The connected sender has only one session, so a mark with another session ID is from
             // another host.
             if known.call.link().is_some() {
                 self.counters.marks_refused += 1;
@@ -190,8 +190,8 @@ impl Reporter {
     }
 
     /// Asks the sender of `session` how far its packet stream is; [`ReporterEvent::Window`] brings
-    /// the answer. Call it again in each turn until then: there is one question at a time, and a
-    /// pause between two questions. Returns false when the sender cannot be asked or does not
+    /// the answer. Call it in each turn until then: at most one question is open at a time, and
+    /// there is a pause between two. Returns false when the sender cannot be asked or does not
     /// answer.
     pub fn ask(&mut self, now: Instant, session: u32) -> bool {
         let Some(known) = self.sessions.get_mut(&session) else {
@@ -222,7 +222,7 @@ impl Reporter {
     }
 
     /// Ends the reports on a session that ended, expired or was reset: sends a last report and a
-    /// good-bye. When the sender has not answered the greeting yet, they follow its answer.
+    /// good-bye. When the sender has not answered the greeting yet, both go after its answer.
     pub fn session_over(&mut self, now: Instant, session: u32) {
         let Some(mut known) = self.sessions.remove(&session) else {
             return;
@@ -370,8 +370,8 @@ impl Reporter {
         &self.counters
     }
 
-    /// Asks for a connection. When the sender has never admitted this receiver, and the limits are
-    /// reached, the dial is put off.
+    /// Asks for a connection. When the sender has never admitted this receiver, and the limits on
+    /// such dials are reached, puts the dial off.
     fn dial(&mut self, now: Instant, session: u32) {
         let Some(known) = self.sessions.get(&session) else {
             return;
@@ -389,8 +389,8 @@ impl Reporter {
         }
     }
 
-    /// Counts a dial to a sender at `host` that has never admitted this receiver. Returns false
-    /// when the limits do not allow the dial.
+    /// Counts a dial to `host`, the host of a sender that has never admitted this receiver. Returns
+    /// false when the limits do not allow the dial.
     fn may_ask(&mut self, now: Instant, host: IpAddr, is_first: bool) -> bool {
         let asked = self.sessions.iter().filter_map(|(&session, known)| {
             let since = known.call.asked_since()?;
@@ -516,8 +516,8 @@ impl Reporter {
 
     /// Handles an answer that did not show the key. The sender itself has shown the key, in its
     /// SPMs or on an earlier connection, so the answer came from another host in between. The
-    /// sender is dialled again. The owner is told once, unless the sender had admitted this
-    /// receiver before.
+    /// sender is dialled again. The owner is told of the first such answer only, and of none once
+    /// the sender has admitted this receiver.
     fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
         self.counters.not_believed += 1;
         let known = self.sessions.get_mut(&session);
@@ -574,8 +574,8 @@ impl Reporter {
         }
     }
 
-    /// Sends a report. Skips it while the sender does not read the reports before it: a later one
-    /// tells the position.
+    /// Sends a report, or skips it while more than [`REPORTS_QUEUED_MAX`] bytes wait to be sent. A
+    /// later report tells the position.
     fn report(&mut self, link: LinkId, pos: Pos) {
         let queued = self.caller.links.queued(link);
         if queued.is_some_and(|queued| queued > REPORTS_QUEUED_MAX) {
@@ -585,7 +585,8 @@ impl Reporter {
         }
     }
 
-    /// Handles the answer of a sender whose session has ended at this end.
+    /// Handles the answer of a sender whose session has ended at this end. Returns false when there
+    /// is nothing to handle.
     fn part(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
         let Some(mut parting) = self.parting.remove(&link) else {
             return false;

@@ -26,7 +26,7 @@ fn without_a_sender(seed: u64) -> World {
 
 /// Ends the hang of the disk after a minute. Returns the receiver once its transfer is over.
 fn ended(world: &mut World) -> &Node {
-    // A receiver that is not committing would give up without a sender after 30 s.
+    // Without a sender, a receiver gives up after 30 s, but not while it commits.
     world.run_until(MINUTE, |_| false);
     assert!(!world.nodes[0].receiver.is_over());
     world.nodes[0].store_mut().faults.commit_hangs = false;

@@ -1,4 +1,4 @@
-//! A disk that cannot keep up: the sender waits, both with the packet stream and on the connection.
+//! A disk that cannot keep up: the sender waits for it, in the packet stream and on a connection.
 
 use super::{
     transfers::{config, large, run_to},
@@ -16,8 +16,8 @@ fn a_disk_that_is_behind_holds_the_sender_back() {
     // Reports from before the disk fell behind may still be under way.
     (0..10).for_each(|_| world.step());
     let held_at = hold(&world);
-    // The 4 s are longer than the sender would wait for a silent receiver. The simulated stream
-    // does not stop at the hold, so the test makes it slow for that time.
+    // The sender would wait less than 4 s for a silent receiver. The simulated stream does not obey
+    // `hold`, so the test slows the stream down for the 4 s.
     let pace = std::mem::replace(&mut world.blocks_per_step, 1);
     let end = world.now + Duration::from_secs(4);
     while world.now < end {

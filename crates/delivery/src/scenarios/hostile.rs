@@ -198,8 +198,8 @@ fn once_taken_in_a_refusal_is_the_end() {
     assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
 }
 
-/// Returns messages that may come while a receiver puts its files in place. With each comes what it
-/// adds to the counters `given_up` and `violations`.
+/// Returns messages that may come while a receiver puts its files in place. For each, says by how
+/// much it raises the counters `given_up` and `violations`.
 fn words_at_the_end() -> Vec<(Vec<u8>, [u64; 2])> {
     let hash = hash_bytes(&[5; 32]);
     let text = "no more";
@@ -387,7 +387,7 @@ fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
     assert!(receiver.store().unwrap().manifest().is_none() && receiver.is_over());
 }
 
-/// Makes a manifest of these entries without checks. Its header claims `content_bytes`.
+/// Makes a manifest of these entries and does not check it. Its header claims `content_bytes`.
 fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
     let header = ManifestHeader {
         slab_shift: 20,
@@ -549,7 +549,7 @@ fn forged_content_and_seals_end_in_the_right_content() {
         let bytes = node.store().committed();
         assert!(bytes.is_none_or(|bytes| bytes == &world.content[..]));
     }
-    // All forged blocks for the second receiver reach beyond the content or are malformed.
+    // Each forged block for the second receiver is malformed or reaches beyond the content.
     assert!(world.nodes[1].store().committed().is_some());
     assert!(world.nodes[1].receiver.counters().blocks_refused > 0);
 }
@@ -584,7 +584,7 @@ fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
     receiver.handle_block(now(), &block(ObjectId::CONTENT, 10, middle));
     assert_eq!(receiver.progress().numbers.verified, 10);
 
-    // The bytes of the two outer slabs are right; those of the verified slab are forged.
+    // A block of all three slabs. Only the bytes of the second slab, which is verified, are forged.
     let mut forged = content.bytes().to_vec();
     forged[10..20].fill(0xEE);
     let verdict = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
@@ -742,7 +742,7 @@ fn content_that_is_forged_again_and_again_does_not_end_a_transfer() {
             (ObjectId::SEALS, &seals[..]),
             (ObjectId::CONTENT, content),
         ];
-        // One object is forged in each of five rounds. Its right bytes come in the last round.
+        // The object `is_first_wrong` comes forged five times, and then with its right bytes.
         for (object, bytes) in right {
             if object == ObjectId::SEALS {
                 receiver.handle_link(now(), LINK, LinkEvent::Data, &told);

@@ -1,4 +1,5 @@
-//! Transfers in which both ends have a key, only one has, or another host interferes.
+//! Transfers where both ends have a key, where only one end has one, or where another host
+//! interferes.
 
 use base::LinkEvent;
 use wire::object::{Decoder, HELLO_LEN_MAX, Hello, Message, Refusal};

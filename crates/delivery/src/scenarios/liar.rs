@@ -31,8 +31,8 @@ fn say(world: &mut World, link: LinkId, message: &Message<'_>) {
     world.fabric.send(LIAR, link, bytes, false);
 }
 
-/// Says that the liar has all of the content, or that it needs all of another object. `len` is
-/// the length in bytes.
+/// Says that the liar has all of `object` if that is the content, and that it needs all of
+/// `object` otherwise. `len` is the object's length in bytes.
 fn list(world: &mut World, link: LinkId, object: ObjectId, len: u64) {
     let mut scratch = Vec::new();
     let list = RangeList {
@@ -91,7 +91,7 @@ impl Liar {
         liar
     }
 
-    /// Lets a millisecond pass. `take` gets the messages that arrive in it.
+    /// Lets a millisecond pass. `take` gets the messages that reach the liar during it.
     fn hear(&mut self, world: &mut World, mut take: impl FnMut(&Message<'_>)) {
         world.step();
         for (_, data) in world.fabric.take(LIAR) {
@@ -228,8 +228,8 @@ fn who_holds_nothing_proves_nothing_with_seals_and_published_hashes() {
             Holding::of(&world.manifest, &known.hashes).prove(&occasion)
         }),
     ];
-    // The file is one slab, of one chunk, several chunks or several groups. `b3sum` prints the
-    // file's hash.
+    // The file is one slab, of one chunk, several chunks or several groups. Anybody with the file
+    // can publish its hash, as `b3sum` prints it.
     for len in [9, 700, 5_000, 900_000] {
         for (what, prove) in guesses {
             let mut world = alone(vec![Entry::file("a", len)]);
@@ -282,9 +282,9 @@ fn two() -> World {
     world
 }
 
-/// Lets the liar join before the sender reads its content, and give a right proof. The liar then
-/// comes back as the run `instance`, and says `again`. Returns the state of the liar at the sender
-/// after the honest receiver has made its proof.
+/// Lets the liar join and give a right proof before the sender has read its content. The liar then
+/// comes back as the run `instance`, and says what `again` names. Returns the state of the liar at
+/// the sender after the honest receiver has made its proof.
 fn return_early(instance: u64, again: Again) -> ReceiverState {
     let mut world = two();
     let liar = Liar::join(&mut world, 77);
@@ -312,7 +312,7 @@ fn return_early(instance: u64, again: Again) -> ReceiverState {
 
 #[test]
 fn a_proof_that_waits_for_the_sender_ends_with_its_connection() {
-    // The same run comes back on a second connection; or another run takes over its place.
+    // The liar comes back on a second connection: as the same run (77), or as another run (78).
     for instance in [77, 78] {
         let state = return_early(instance, Again::Nothing);
         let is_open = matches!(state, ReceiverState::Active { .. });

@@ -30,7 +30,7 @@ pub(crate) const SESSION: u64 = 42;
 /// The seed of the nonces that proofs depend on, in all tests.
 pub(crate) const SEED: u64 = 0;
 const PAYLOAD_MAX: usize = 1016;
-/// How many blocks the packet stream takes in a millisecond.
+/// How many blocks the sender can put into the packet stream in a millisecond.
 const BLOCKS_PER_STEP: usize = 200;
 /// This long after it was sent, a block has arrived or is lost for good.
 const SETTLE: Duration = Duration::from_millis(15);
@@ -64,7 +64,7 @@ pub(crate) struct Node {
     pub(crate) events: Vec<TransferReceiverEvent>,
 }
 
-/// The whole transfer.
+/// The whole simulated transfer.
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) fabric: Fabric,
@@ -78,9 +78,9 @@ pub(crate) struct World {
     next_position: u64,
     settled: u64,
     pub(crate) events: Vec<TransferSenderEvent>,
-    /// The sender's session, as its mark says.
+    /// The number of the sender's present session.
     pub(crate) session_id: u64,
-    /// How many blocks the packet stream takes in a millisecond.
+    /// How many blocks the sender can put into the packet stream in a millisecond.
     pub(crate) blocks_per_step: usize,
     /// How many positions the packet stream may be ahead of the slowest receiver.
     pub(crate) window: u64,
@@ -283,7 +283,7 @@ impl World {
             .min()
             .unwrap_or(settled)
             .min(settled);
-        // Receivers number positions from an origin of their own.
+        // Receivers count positions from another origin than the sender: theirs are 2^32 lower.
         let stream = StreamState {
             counts: node.stream,
             host_drops: node.host_drops,
@@ -336,7 +336,7 @@ impl World {
         self.fabric.crash(index + 1);
     }
 
-    /// Checks that every node that is up has the whole content, and that the sender has its proof.
+    /// Checks that every node that is up has the whole content, and that the sender has proof.
     pub(crate) fn assert_whole(&self) {
         for node in self.nodes.iter().filter(|node| node.is_up) {
             let store = node.store();

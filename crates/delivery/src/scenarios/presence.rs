@@ -78,7 +78,7 @@ fn guests_that_have_joined_are_served_to_the_end() {
         for node in &mut world.nodes {
             node.loss.per_mille = 50;
         }
-        // The sender needs only one receiver to begin, and all three are there by then.
+        // The sender waits for one receiver only, but all three join in time.
         let outcome = world.run(MINUTE);
         assert!(outcome.is_proven(), "{outcome:#?}");
         assert_eq!(done_count(&outcome), outcome.receivers.len());

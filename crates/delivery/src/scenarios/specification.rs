@@ -52,7 +52,8 @@ fn hello(name: &str, nonce: Option<[u8; 16]>) -> Message<'_> {
     })
 }
 
-/// Hands each message of the example to `take`, with the name of the end that says it.
+/// Passes each message of the example to `take`, after the name of the end that sends it: `sender`
+/// or `receiver`.
 fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
     joining(manifest, &mut take);
     delivering(manifest, &mut take);

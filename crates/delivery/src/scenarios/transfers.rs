@@ -80,7 +80,8 @@ fn two_hundred_receivers_all_become_whole_with_few_reports() {
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven());
     world.assert_whole();
-    // Blocks that few receivers lack go to these alone: far less than a further pass to all.
+    // Blocks that only few receivers lack are sent to those receivers alone. For all 200 receivers
+    // together, that takes less than four times the content.
     let counters = world.sender.counters();
     assert!(
         counters.fill_bytes < 4 * world.manifest.content_bytes(),
@@ -95,7 +96,7 @@ fn a_tree_without_content_is_delivered_too() {
         vec![],
         vec![Entry::directory("d"), Entry::file("d/none", 0)],
     ] {
-        // With 20 receivers, some commit before they answer pass 0. All still send HAVE first.
+        // With 20 receivers, some commit before they answer pass 0.
         for receivers in [1, 2, 20] {
             let mut world = World::new(4, receivers, entries.clone());
             let outcome = world.run(MINUTE);
@@ -239,7 +240,8 @@ fn a_late_joiner_ends_whole() {
         };
         assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
         world.nodes[2].joins_at = world.now + Duration::from_millis(after_ms);
-        // Receiver 3 is a guest. A slow store at receiver 1 gives it more time until the end.
+        // Receiver r3 is a guest: the sender expects only two. A slow store at r1 gives r3 more
+        // time.
         world.nodes[0].store_mut().faults.full_every = 2;
         let outcome = world.run(MINUTE);
         assert!(outcome.is_proven(), "{outcome:#?}");
@@ -354,7 +356,7 @@ fn what_an_earlier_attempt_left_is_verified_and_not_sent_again() {
     assert!(outcome.is_proven(), "{outcome:#?}");
     world.assert_whole();
     assert!(world.sender.counters().block_bytes < world.content.len() as u64 * 6 / 10);
-    // The same again, but one bit of the bytes on the disk has changed.
+    // Now only the second receiver begins with half of the content, and one bit of it is wrong.
     let mut world = World::new(16, 2, tree());
     let mut stale = world.content[..half].to_vec();
     stale[half / 2] ^= 1;
@@ -517,7 +519,7 @@ fn report<'a>(outcome: &'a TransferOutcome, name: &str) -> &'a crate::ReceiverRe
     all.find(|report| report.name == name).expect("it joined")
 }
 
-/// Makes the successor of a killed receiver. It starts with the slabs that were complete.
+/// Makes the successor of a killed receiver, with the slabs that the killed one had completed.
 fn successor(world: &World, index: usize, instance: u64) -> Node {
     let node = &world.nodes[index];
     let mut store = MemoryStore::default();
@@ -603,7 +605,7 @@ fn a_sender_that_gave_everybody_up_and_sends_again_goes_on_with_what_is_held() {
     for node in &mut world.nodes {
         node.is_up = true;
     }
-    // The sender's last messages arrive before it sends again.
+    // The old sender's last messages arrive before a new sender starts.
     let is_told = |world: &World| world.nodes.iter().all(|node| node.receiver.is_given_up());
     world.fabric.listening.clear();
     assert!(world.run_until(MINUTE, is_told));
@@ -711,7 +713,7 @@ fn a_guest_never_delays_the_others() {
     let mut config = config(0);
     config.expected_names = vec!["r2".to_owned()];
     let mut world = World::with(46, 2, tree(), config);
-    // The guest joins first, but no packet reaches it, and it stands still in the end.
+    // The first receiver is a guest: only r2 is expected. It joins first, but loses every packet.
     world.nodes[0].loss.per_mille = 1000;
     world.nodes[1].joins_at = world.now + Duration::from_millis(200);
     let began = world.now;
@@ -805,7 +807,8 @@ fn nothing_is_sent_while_no_expected_receiver_is_there() {
     assert_eq!(world.sender.counters().block_bytes, sent);
     assert_eq!(world.sender.counters().pauses, 1);
     assert_eq!(failure(&outcome, "r1").0, ErrorCode::TimedOut);
-    // The progress timeout is shorter than the time to reconnect, so it applies to both.
+    // The receiver may be away for the progress timeout only, because that is shorter than the
+    // reconnect timeout.
     assert!(world.now.since(began) < Duration::from_secs(7));
 }
 

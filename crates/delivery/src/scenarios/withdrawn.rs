@@ -105,7 +105,7 @@ fn a_file_that_changes_at_its_first_byte_costs_almost_nothing() {
 fn a_file_that_changes_before_a_repair_is_withdrawn_from_those_that_lack_it() {
     let mut world = world(21, 2, u64::MAX);
     world.nodes[1].loss.per_mille = 100;
-    // The sender has read all content, so the seals are known.
+    // Waits until the sender has read all content, and so knows the seals.
     let is_read = |world: &World| world.sender.outcome().root.is_some();
     assert!(world.run_until(MINUTE, is_read));
     let held: Vec<_> = world.nodes[1].receiver.held_slabs().collect();
@@ -161,9 +161,9 @@ fn who_joins_late_learns_what_is_withdrawn() {
     assert_withdrawn(&world, 1_500_000);
 }
 
-/// The sender knows the seals once a pass has read the last content, but sends them only after that
-/// content. Before then, it may tell the seals to a receiver that gets everything over its own
-/// connection.
+/// The sender knows the seals once it has read the last content, but sends them to the group only
+/// after that content. A demoted receiver, which gets everything over its own connection, may get
+/// the seals earlier.
 #[test]
 fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
     let entries = vec![Entry::file("f", 8 << 20), Entry::file("g", 250_000)];
@@ -185,7 +185,7 @@ fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
         };
         (0..4).filter(is_demoted).collect()
     };
-    // Both demoted receivers are stopped for a while, so the sender reads content for them later.
+    // Each slow receiver is stopped once it is demoted, so the sender reads content for it later.
     assert!(world.run_until(MINUTE, |world| !demoted(world).is_empty()));
     let later = demoted(&world)[0];
     world.nodes[later].is_up = false;

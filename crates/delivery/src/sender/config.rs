@@ -89,7 +89,7 @@ pub struct TransferSenderConfig {
     /// host that was dialled no longer makes this sender wait its turn.
     pub join_timeout: Duration,
     /// How long a host that was dialled may make this sender wait its turn. The time starts anew
-    /// when the host makes this sender wait again after the receiver there has got more bytes.
+    /// when the host makes this sender wait again after it has got more bytes of this transfer.
     pub line_timeout: Duration,
     /// How long a receiver may be without progress before it is given up. While its store prepares
     /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.
@@ -99,10 +99,10 @@ pub struct TransferSenderConfig {
     pub reconnect_timeout: Duration,
     /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver that has moved by this many positions need not wait for the report interval.
-    /// Default 0: only the report interval counts.
+    /// A receiver that has moved by this many positions since its last PROGRESS may send the next
+    /// one before the report interval is over. Default 0: no receiver may.
     pub report_sqns: u32,
-    /// The most receivers that are admitted, beside those that are expected by name.
+    /// The most receivers that are admitted. Receivers expected by name do not count.
     pub receivers_max: u32,
     /// The most ranges of one object that are kept in a list, such as the list of what one receiver
     /// lacks. Each range takes 16 bytes.
@@ -218,7 +218,7 @@ impl fmt::Display for Limit {
 pub struct BlockPlan {
     /// The object that the blocks belong to.
     pub object: wire::object::ObjectId,
-    /// Position of the first block's first byte.
+    /// Position in the object of the first block's first byte.
     pub offset: u64,
     /// Bytes of each block, with its header.
     pub len: usize,
@@ -257,11 +257,11 @@ pub enum TransferSenderEvent {
         reason: Refusal,
     },
     /// At a host that the sender dials, no receiver takes the transfer. The event comes again when
-    /// the reason changes. The host is dialled again, unless the reason will not change.
+    /// the reason changes. The host is dialled again, except after a final refusal.
     NotReached {
         /// The address that was dialled.
         peer: SocketAddr,
-        /// The reason, for a person.
+        /// Why no receiver takes the transfer, in words.
         text: String,
     },
     /// A pass starts.
@@ -397,16 +397,16 @@ pub struct TransferOutcome {
     pub missing: u32,
     /// The names of the missing receivers, when receivers are expected by name.
     pub missing_names: Vec<String>,
-    /// The addresses that were dialled and at which no receiver joined. Each comes with the last
-    /// reason, for a person.
+    /// The addresses that were dialled and at which no receiver joined, each with the last reason
+    /// for that, in words.
     pub unreached: Vec<(SocketAddr, String)>,
     /// Bytes of content sent in the packet stream.
     pub multicast_bytes: u64,
     /// Bytes of content sent to single receivers over their connections.
     pub unicast_bytes: u64,
-    /// The number of the expected receiver that is furthest behind, or was done last;
-    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two expected receivers that
-    /// have not failed.
+    /// The number of the expected receiver that is furthest behind or, when all are done, took
+    /// longest. Failed receivers do not count; `None` when fewer than two are left. The receiver's
+    /// [`ReceiverReport::limited_by`] says what limited it.
     pub slowest: Option<u32>,
     /// Why the sender itself gave up; `None` when it did not.
     pub failure: Option<(ErrorCode, String)>,

@@ -49,7 +49,8 @@ impl<C: Content> TransferSender<C> {
         if (is_same && is_out) || (!is_same && member.is_final() && !is_out) {
             return Err(Refusal::Over);
         }
-        // A receiver that is alive says something every second.
+        // A live receiver sends a message every second, so one that was silent for `SILENCE_MAX`
+        // counts as dead.
         let is_heard = now.since(member.heard_at) < SILENCE_MAX;
         match member.link {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
@@ -125,9 +126,9 @@ impl<C: Content> TransferSender<C> {
         Ok(slot)
     }
 
-    /// Returns true when there is a place for one more receiver at `host` that is not expected by
+    /// Returns true when `host` may have a place for one more receiver that is not expected by
     /// name. There are `receivers_max` such places, and a receiver that has left keeps its place.
-    /// Where anybody may join, one host gets at most half of them.
+    /// Where anybody may join, the receivers of one host get at most half of the places.
     fn has_place(&self, host: IpAddr) -> bool {
         let places = self.config.receivers_max as usize;
         let has_names = !self.config.expected_names.is_empty();
@@ -141,8 +142,8 @@ impl<C: Content> TransferSender<C> {
         taken().count() < places && is_within_share
     }
 
-    /// Takes a receiver's HAVE: the receiver holds the manifest, has made room, and says which
-    /// content it holds.
+    /// Takes a receiver's HAVE: the receiver holds the manifest, has made room for the content, and
+    /// says which content it holds already.
     fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.manifest.content_bytes();
         let member = &mut self.members[slot];
@@ -153,8 +154,8 @@ impl<C: Content> TransferSender<C> {
             member.lists.have.clear();
         }
         for range in list.ranges.iter() {
-            // A list longer than the bound is cut: content of ranges that are left out is sent
-            // again.
+            // `have` holds at most `ranges_max` ranges. The content of ranges that are left out is
+            // sent again.
             let is_omitted = member.lists.have.insert(range, |_| {}).is_err();
             self.counters.ranges_omitted += u64::from(is_omitted);
         }
@@ -188,7 +189,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Takes one message of an answer that says what the receiver lacks.
+    /// Takes one NEED message: a part of the list of what the receiver lacks.
     fn need(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.object_bytes(list.object);
         let is_early = list.object == ObjectId::SEALS && self.window.seals_hash().is_none();
@@ -205,8 +206,8 @@ impl<C: Content> TransferSender<C> {
         };
         // Seals that do not exist yet are announced later; the receiver requests them then.
         for range in list.ranges.iter().filter(|_| !is_early) {
-            // A list longer than the bound is cut: the receiver requests the rest after the next
-            // pass.
+            // The set holds at most `ranges_max` ranges. The receiver requests the ranges that are
+            // left out after the next pass.
             self.counters.ranges_omitted += u64::from(set.insert(range, |_| {}).is_err());
         }
         if !list.is_last || member.is_final() {
@@ -233,7 +234,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Sends the manifest to a receiver that lacks it, over its connection.
+    /// Sends the manifest over a receiver's connection, because the receiver lacks it.
     fn need_manifest(&mut self, slot: usize) {
         let member = &mut self.members[slot];
         std::mem::swap(&mut member.fills.needs, &mut member.lists.need);
@@ -264,8 +265,8 @@ impl<C: Content> TransferSender<C> {
             return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
         if self.holdings.is_empty() {
-            // The receiver had everything before this sender restarted; the sender is still reading
-            // the content.
+            // This sender has restarted and is still reading its content, so it cannot check DONE
+            // yet. The receiver had everything before the restart.
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
@@ -322,7 +323,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Queues a message for a receiver. A receiver that does not read loses its connection.
+    /// Queues a message for a receiver. If the receiver does not read, closes its connection
+    /// instead.
     pub(super) fn tell(&mut self, now: Instant, slot: usize, message: &Message<'_>) {
         let Some(link) = self.members[slot].link else {
             return;
@@ -387,8 +389,8 @@ impl<C: Content> Hosts for TransferSender<C> {
             manifest_bytes: self.manifest.bytes().len() as u64,
             is_late: match self.config.carriage {
                 Carriage::Packets => self.stage != Stage::Joining,
-                // Over connections alone, each receiver gets the manifest after its WELCOME, so
-                // none is late.
+                // Without a packet stream, each receiver gets the manifest right after its WELCOME,
+                // so no receiver is late.
                 Carriage::Links(_) => false,
             },
             nonce,
@@ -400,7 +402,7 @@ impl<C: Content> Hosts for TransferSender<C> {
         let member = &mut self.members[slot];
         member.link = Some(link);
         member.peer = peer;
-        // The receiver proves on each connection anew what it has.
+        // On each connection, the receiver must prove anew what it has, so the nonce is new.
         (member.nonce, member.early) = (nonce, None);
         member.told.progress_at = now;
         let is_new = member.state == State::Joining;
@@ -441,8 +443,9 @@ impl<C: Content> Hosts for TransferSender<C> {
             Message::Need(list) => self.need(now, slot, list),
             Message::Complete { pass } => self.complete(now, slot, *pass),
             Message::Progress(report) => {
-                // The last report that counts as progress may come this long after the work began.
-                // One progress timeout later the commit timeout is over.
+                // While the store commits or prepares, each report counts as progress, but only for
+                // this long. One progress timeout after the last of these reports, the commit
+                // timeout is over.
                 let work_max = self.config.commit_timeout() - self.config.progress_timeout;
                 self.members[slot].note(now, report, work_max);
             }

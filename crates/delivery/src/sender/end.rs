@@ -127,8 +127,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns true while guests are served although all expected receivers are done or have
-    /// failed.
+    /// Returns true while guests (receivers that were not expected) are served although all
+    /// expected receivers are done or have failed.
     fn serves_guests(&mut self, now: Instant) -> bool {
         let took = now.since(self.clock.began_at);
         let time = took.min(self.config.progress_timeout).max(GUEST_TIME_MIN);

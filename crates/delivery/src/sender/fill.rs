@@ -39,8 +39,8 @@ impl Filling {
         }
     }
 
-    /// Takes out a receiver whose connection may have room. The receiver comes back when bytes have
-    /// left on that connection.
+    /// Takes a slot out of `hungry`. [`Filling::has_room`] puts it back when bytes have left on the
+    /// receiver's connection.
     fn pop_hungry(&mut self) -> Option<usize> {
         self.hungry.pop_first()
     }
@@ -63,7 +63,8 @@ impl Filling {
 }
 
 impl<C: Content> TransferSender<C> {
-    /// Queues blocks on connections that have room, and after the last block the end of the pass.
+    /// Queues blocks on connections that have room. After its last block, each connection gets the
+    /// end of the pass.
     ///
     /// This looks only at receivers that were just added, and at connections from which the system
     /// has taken bytes since the last call. So the cost of a call does not grow with the number of
@@ -122,7 +123,8 @@ impl<C: Content> TransferSender<C> {
         (high / 2, high)
     }
 
-    /// Queues one block; returns false when that ended the receiver's part or the whole transfer.
+    /// Queues one block for a receiver. Returns false when the receiver gets no more blocks, or
+    /// when the content cannot be read.
     fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
         let Some(link) = self.members[slot].link else {
             return false;
@@ -138,7 +140,7 @@ impl<C: Content> TransferSender<C> {
         let queued = links.queue_block(link, (object, offset), bytes, |out| {
             let place = (object, offset);
             window.append(copy, place, bytes, out).map_err(Some)?;
-            // The rest of a file that could not be read is sent to nobody.
+            // If the read has failed, the file is withdrawn, and the rest of it is sent to nobody.
             match window.is_withdrawn(object, offset) {
                 true => Err(None),
                 false => Ok(()),
@@ -165,7 +167,7 @@ impl<C: Content> TransferSender<C> {
             }
         }
         if self.note_withdrawn() {
-            // Perhaps nothing else is left of the current pass.
+            // Perhaps only the withdrawn blocks were left to send in the current pass.
             self.advance(now);
         }
         is_read && self.filling.contains(slot)
@@ -174,8 +176,8 @@ impl<C: Content> TransferSender<C> {
 
 /// A connection whose queue has this many bytes gets no further block.
 const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;
-/// The bytes of blocks that each connection may queue, however many connections there are.
+/// Every connection may queue this many bytes of blocks, however many connections there are.
 const QUEUED_MIN: usize = 2 * BLOCK_DATA_MAX;
-/// The bytes of blocks that all connections together may queue, if that gives each more than
-/// [`QUEUED_MIN`].
+/// The bytes of blocks that all connections together may queue. With so many connections that each
+/// one's share is below [`QUEUED_MIN`], they may queue more.
 const QUEUED_ALL: usize = 16 << 20;

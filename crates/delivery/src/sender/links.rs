@@ -1,10 +1,10 @@
 //! A transfer over connections alone: the sender dials its receivers, and each gets everything over
 //! its own connection, at its own pace.
 //!
-//! The passes are those of any transfer, with nothing in them for a packet stream. Nobody waits for
-//! anybody. A receiver gets the manifest as soon as it has joined, and its content as soon as it
-//! has said what it holds. Content is hashed when it is read for the first receiver that gets it;
-//! the seals follow.
+//! The passes are those of any transfer, but no data goes into a packet stream. No receiver waits
+//! for another. A receiver gets the manifest as soon as it has joined, and its content as soon as
+//! it has said what it holds. Content is hashed when it is read for the first receiver that gets
+//! it; the seals are sent when all content is hashed.
 
 use base::{Instant, LinkId};
 use wire::object::{ErrorCode, ObjectId, PassEnd, Refusal};
@@ -13,7 +13,7 @@ use super::{Carriage, TransferSender, TransferSenderEvent, member::Member, pass:
 use crate::{Content, RangeSet, control::GivenUp};
 
 impl<C: Content> TransferSender<C> {
-    /// Dials the hosts that are due.
+    /// Dials each host whose next attempt is due.
     pub(super) fn dial(&mut self, now: Instant) {
         if self.is_finished() {
             return;
@@ -32,7 +32,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a connection to a host that is dialled is lost, or could not be opened.
+    /// Notes that the connection to a dialled host is lost, or could not be opened.
     pub(super) fn not_reached(&mut self, now: Instant, link: LinkId) {
         if let Some((peer, text)) = self.invitations.lost(now, link) {
             let text = text.to_owned();
@@ -46,7 +46,8 @@ impl<C: Content> TransferSender<C> {
         let held = slot.map_or(0, |slot| self.members[slot].told.progress.held);
         let waits = self.invitations.waits(now, link, held);
         let news = waits.map(|(peer, text)| (peer, text.to_owned()));
-        // A host that says WAIT and closes at once must not escape the line timeout.
+        // A host that says WAIT and closes at once is no longer in line at a later check, so the
+        // line timeout is checked here.
         self.check_line(now);
         self.put_off_deadline(now);
         if let Some((peer, text)) = news {
@@ -54,7 +55,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Gives up each host that has made this sender wait in line for as long as the line timeout.
+    /// Gives up each host that has made this sender wait in line for at least the line timeout.
     pub(super) fn check_line(&mut self, now: Instant) {
         let timeout = self.config.line_timeout;
         let mut is_one_given_up = false;
@@ -78,8 +79,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Puts off the end of the wait for receivers while a host makes this sender wait its turn.
-    /// That host has answered, and greets when it has a place.
+    /// Puts off the deadline by which receivers must join, while a host makes this sender wait its
+    /// turn. That host has answered, and its receiver joins when it has a place for this sender.
     pub(super) fn put_off_deadline(&mut self, now: Instant) {
         if self.invitations.is_in_line() {
             let deadline = now + self.config.join_timeout;
@@ -87,8 +88,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a dialled host refused this sender, or that this sender refused the receiver
-    /// there.
+    /// Notes that a dialled host refused this sender, or that this sender refused that host's
+    /// receiver.
     pub(super) fn not_taken(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         if let Some((peer, text)) = self.invitations.refused(now, link, reason, text) {
             let text = text.to_owned();
@@ -129,9 +130,10 @@ impl<C: Content> TransferSender<C> {
         self.filling.insert(slot);
     }
 
-    /// Returns true when the next content to hash will be read for a receiver anyway, so that
-    /// nothing need be read for the hash alone. Returns false while a receiver that has everything
-    /// waits for the seals: otherwise it would have to wait for the slowest of the others.
+    /// Returns true when the next content to hash will be read for a receiver anyway, so that it
+    /// need not be read for the hash alone. Returns false while a receiver waits only for the
+    /// seals: otherwise hashing would go at the pace of the slowest other receiver, and the seals
+    /// would come late.
     pub(super) fn hashes_on_the_way(&self) -> bool {
         let waits = |member: &Member| member.fills.waits_for_seals || member.early.is_some();
         if self.members.iter().any(waits) {

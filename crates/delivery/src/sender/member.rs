@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) fills: Fills,
     pub(super) part: Part,
     pub(super) way: Way,
-    /// A proof that came on this connection before the sender had read all content itself.
+    /// A proof that came on the present connection before the sender itself had read all content.
     pub(super) early: Option<Box<Done>>,
     /// When the receiver was last heard.
     pub(super) heard_at: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Member {
 /// The way by which content goes to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The packet stream, and the receiver's connection for what only few receivers lack.
+    /// The packet stream. Only content that few receivers lack goes over their connections.
     Packets,
     /// The receiver's connection alone, because the receiver was demoted for this reason.
     Demoted(Demotion),
@@ -55,15 +55,15 @@ pub(super) enum Way {
     Connection,
 }
 
-/// What the receiver said that it holds and lacks.
+/// What the receiver holds and lacks, as it last said.
 #[derive(Debug)]
 pub(super) struct Lists {
     /// Content that the receiver held when it last said what it holds. It says so once it has the
     /// manifest, and on each new connection.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
-    /// What the receiver lacks, by its last answer. The list grows while the answer arrives, and is
-    /// emptied once the answer is served.
+    /// What the receiver lacks, according to its last answer. The list grows while the answer
+    /// arrives, and is emptied once the answer is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
     /// Bytes that the receiver lacked before the current pass. If the pass brings too few of them,
@@ -71,15 +71,15 @@ pub(super) struct Lists {
     pub(super) need_before: u64,
 }
 
-/// The blocks for the receiver's own connection, and how far they are sent.
+/// The blocks to send over the receiver's connection, and how far they have been sent.
 #[derive(Debug)]
 pub(super) struct Fills {
     pub(super) needs: Needs,
     pub(super) at: Place,
     /// The message that follows the last block.
     pub(super) after: Option<PassEnd>,
-    /// The receiver was sent all that it requested, but the end of the pass must wait until all
-    /// content is hashed.
+    /// All blocks are sent, but the message `after` must wait until the sender has hashed all
+    /// content.
     pub(super) waits_for_seals: bool,
     /// Bytes of content sent to this receiver alone since it last said what it holds.
     pub(super) bytes: u64,
@@ -88,7 +88,7 @@ pub(super) struct Fills {
 /// The receiver's part in the current pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
-    /// The receiver is told when the pass ends. If it is expected, the pass waits for its answer.
+    /// The receiver is told when the pass ends. The pass waits for an expected receiver's answer.
     pub(super) is_awaited: bool,
     /// The receiver was told that a pass ended, and has not answered.
     pub(super) owes_answer: bool,
@@ -96,16 +96,16 @@ pub(super) struct Part {
     pub(super) is_in_pass: bool,
 }
 
-/// The progress that the receiver reported, and since when a lack of progress counts.
+/// The progress that the receiver last reported, and when it last made progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
-    /// While the receiver joins: the bytes of the manifest that it holds. Else 0.
+    /// While the receiver joins: how many bytes of the manifest it holds. Else 0.
     manifest_held: u64,
     pub(super) progress_at: Instant,
-    /// Since when reports have said that the store prepares or commits. While it does neither, the
-    /// time of the last report.
+    /// While the store prepares or commits: time of the first report of that phase. Otherwise: time
+    /// of the last report. `None` before the first report.
     working_since: Option<Instant>,
 }
 
@@ -118,14 +118,14 @@ pub(super) struct Standing {
     pub(super) sets_rate: Option<RateCause>,
     /// When the position last moved; `None` before the first report.
     pub(super) moved_at: Option<Instant>,
-    /// Since when all other receivers have waited for this one; `None` while they do not.
+    /// When all other receivers began to wait for this one; `None` while they do not wait.
     pub(super) slow_since: Option<Instant>,
 }
 
-/// How far a receiver is.
+/// How far a receiver has come.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// The receiver lacks the manifest, or has not yet made room.
+    /// The receiver lacks the manifest, or has not yet made room for the content.
     Joining,
     /// The receiver takes content.
     Ready,
@@ -225,7 +225,7 @@ impl Member {
         self.link.is_some() && matches!(self.state, State::Ready)
     }
 
-    /// Notes the receiver's position; returns what the report tells about the rate.
+    /// Notes the position that the receiver reports. Returns what that report says about the rate.
     pub(super) fn place(&mut self, now: Instant, pos: &Pos) -> RateReport {
         if self.stream.moved_at.is_none() || pos.contiguous != self.stream.pos.contiguous {
             self.stream.moved_at = Some(now);
@@ -239,14 +239,15 @@ impl Member {
         )
     }
 
-    /// Returns true when the packet stream waits for the receiver: it is expected, connected and
-    /// not final, and the current pass has something for it.
+    /// Returns true when the packet stream waits for the receiver: when the receiver is expected,
+    /// connected and not final, and the current pass has something for it.
     pub(super) const fn is_followed(&self) -> bool {
         self.is_active() && self.part.is_in_pass && self.is_expected
     }
 
-    /// Notes a report, and its time if it shows progress. A store that prepares or commits shows
-    /// none for a while; reports then count as progress for `work_max`.
+    /// Notes a report, and the report's time if the report shows progress. A store that prepares or
+    /// commits makes no visible progress; for up to `work_max`, its reports still count as
+    /// progress.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
         let before = self.told.progress.held.max(self.told.manifest_held);
@@ -271,12 +272,13 @@ impl Member {
         }
     }
 
-    /// Returns what limits the receiver: its disk while its store prepares or commits, else the
-    /// cause with the highest count in its reports. If all counts are 0, the result is the reason
-    /// why it sets the rate, or [`Limit::Rate`].
+    /// Returns what limits the receiver. While its store prepares or commits, the limit is the
+    /// disk. Otherwise the limit is the cause with the highest count in the receiver's reports. If
+    /// all counts are 0, the limit is the reason why the receiver last set the sender's rate, or
+    /// [`Limit::Rate`] if it never did.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
-        // Packets that the kernel dropped are among the lost ones, too.
+        // The lost packets include those that the kernel dropped, so subtract these.
         let network = self
             .told
             .progress

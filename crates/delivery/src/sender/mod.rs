@@ -17,9 +17,9 @@
 //! Beside all this, blocks that only a few receivers lack go to these alone, over their
 //! connections.
 //!
-//! Invariants: no content is sent before at least one receiver holds the manifest. When a pass has
-//! ended, it waits only for expected receivers that are connected, and at most for the answer
-//! timeout. A receiver that owes something and makes no progress for the progress timeout has
+//! Invariants: no content is sent before at least one receiver holds the manifest. After a pass,
+//! the sender awaits the answers of connected expected receivers only, and for the answer timeout
+//! at most. A receiver that owes something and makes no progress for the progress timeout has
 //! failed. The outcome never changes once it is final.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 6, 8 and 10.
@@ -96,8 +96,9 @@ pub struct TransferSender<C> {
     filling: Filling,
     stage: Stage,
     pass: Pass,
-    /// The hashes and lengths that receivers may prove, oldest first. Empty until all content is
-    /// hashed. From then on, one entry is added whenever files are withdrawn.
+    /// The hashes and lengths of the whole content that a receiver may prove to hold, oldest first.
+    /// The first is added when all content is hashed, and one more whenever files are withdrawn
+    /// later.
     holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
@@ -127,7 +128,7 @@ struct Roll {
 #[derive(Debug)]
 struct Clock {
     contract: Contract,
-    /// The time of the last timeout or event of a control connection.
+    /// The time of the last timeout or control-connection event, whichever came later.
     now: Instant,
     /// When to check deadlines next.
     tick_at: Instant,
@@ -136,8 +137,8 @@ struct Clock {
     joined_at: Instant,
     /// When the manifest's pass began; before that, when this sender was made.
     began_at: Instant,
-    /// Until when guests are served; `None` while an expected receiver is neither done nor has
-    /// failed.
+    /// The time until which guests are served; `None` while an expected receiver is neither done
+    /// nor failed.
     guests_until: Option<Instant>,
     /// When blocks were last committed to the packet stream.
     committed_at: Instant,
@@ -239,8 +240,8 @@ impl<C: Content> TransferSender<C> {
         sender
     }
 
-    /// Returns the next blocks for the packet stream, whose payloads take at most `payload_max`
-    /// bytes. The call changes nothing.
+    /// Returns the next blocks for the packet stream, each at most `payload_max` bytes long with
+    /// its header. The call changes nothing.
     ///
     /// `None` while the packet stream is to get nothing: the pass has nothing more for it, or is
     /// paused.
@@ -280,7 +281,8 @@ impl<C: Content> TransferSender<C> {
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
             Ok(()) => {
-                // This block is still sent; the pass goes on behind the withdrawn files.
+                // Even if its file was just withdrawn, this block is sent; the pass skips the
+                // file's rest.
                 let _is_news = self.note_withdrawn();
                 true
             }
@@ -354,10 +356,9 @@ impl<C: Content> TransferSender<C> {
     /// Returns the position from which on the packet stream should keep everything for the slowest
     /// receiver; `lead` is the stream's highest position.
     ///
-    /// The stream does not wait for a receiver whose position has not moved for 1 s. Such a
-    /// receiver gets what it misses in the next pass. The exception is a receiver that keeps
-    /// reporting, and has had to wait for its disk at some time. The stream waits for it as long as
-    /// the policy for slow receivers allows.
+    /// The stream does not wait for a receiver whose position has not moved for 1 s: the next pass
+    /// sends what this receiver misses. But if the receiver has ever had to wait for its disk and
+    /// keeps reporting, the stream waits for it as long as the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -417,7 +418,7 @@ impl<C: Content> TransferSender<C> {
                 if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
-                // The sending program waits for this stage to end, so the next look comes soon.
+                // The sending program waits for this stage to end, so the next check comes soon.
                 self.clock.tick_at = now + SENDER_TICK / 10;
                 return;
             }
@@ -608,16 +609,16 @@ impl<C: Content> TransferSender<C> {
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of receivers for the session's mark: [`TransferSender::receiver_count`],
-    /// or the number of expected receivers if that is higher.
+    /// Returns the number of receivers that the packet stream's mark announces:
+    /// [`TransferSender::receiver_count`], or the number of expected receivers if that is higher.
     #[must_use]
     pub fn announced_count(&self) -> u32 {
         self.receiver_count().max(self.config.expected_count())
     }
 
     /// Returns the longest round trip of the connected receivers; `None` while none is known. The
-    /// round trip of a receiver is the shortest of its recent samples. A report may raise the
-    /// result at once; it falls within a tenth of a second.
+    /// round trip of a receiver is the shortest of its recent samples. Any report can raise the
+    /// result, but only ticks, 100 ms apart, lower it.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

@@ -51,7 +51,7 @@ impl Needs {
         self.0[object.0 as usize].remove_always(range);
     }
 
-    /// Returns true when a position is in both sets.
+    /// Returns true when some position of an object is in both `self` and `other`.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| {
             a.iter().any(|range| {
@@ -69,7 +69,7 @@ impl Needs {
         self.0.iter().map(RangeSet::bytes).sum()
     }
 
-    /// Returns the first range from `place` on; objects come in order.
+    /// Returns the first range from `place` on, and its object. Objects come in order.
     pub(super) fn next_after(&self, place: Place) -> Option<(ObjectId, Range<u64>)> {
         let objects = (0..).zip(&self.0).skip(place.object.0 as usize);
         objects
@@ -101,8 +101,8 @@ impl Place {
     };
 }
 
-/// Divides what receivers want. What more than `few` of them want is sent to all. The rest is sent
-/// only to those who want it, to each alone.
+/// Divides what receivers want. Ranges that more than `few` of them want are sent to all. The rest
+/// is sent only to those who want it, to each alone.
 ///
 /// **Shape**: `wanted` has one set for each receiver, and `Division::lone` one for each in the same
 /// order.
@@ -142,17 +142,17 @@ pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Divi
     }
 }
 
-/// What receivers want, in two parts: what goes to all, and what goes to each alone.
+/// The ranges that receivers want: `common` goes to all; `lone` has a set for each receiver alone.
 #[derive(Debug)]
 pub(super) struct Division {
     pub(super) common: RangeSet,
     pub(super) lone: Vec<RangeSet>,
     /// How many ranges `lone` had no room for. The receivers that lack these ranges ask for them
-    /// after their next pass.
+    /// again later.
     pub(super) ranges_omitted: u64,
 }
 
-/// Puts the ranges of `set` that are not in `other` into `left`. Returns the number of ranges that
+/// Puts into `left` the ranges of `set` that are not in `other`. Returns the number of ranges that
 /// had no room in `left`.
 fn without(set: &RangeSet, other: &RangeSet, left: &mut RangeSet) -> u64 {
     let mut omitted = 0;

@@ -1,7 +1,7 @@
 //! Finds receivers that hold the others back or are missing, and acts on them.
 //!
-//! The packet stream waits for the slowest receiver that takes it. That is right as long as all are
-//! about equally far; [`holds_back`] says which receiver is slow.
+//! The packet stream waits for the slowest of its receivers. That is right while all of them are
+//! about equally far; [`holds_back`] finds a receiver that is far behind the others.
 //!
 //! **Spec**: `docs/src/protocol.md` section 6.
 
@@ -18,7 +18,7 @@ use crate::{parameters::SENDER_TICK, steering::holds_back};
 
 impl<C: Content> TransferSender<C> {
     /// Notes whether the packet stream waits for receivers; `lead` is the stream's highest
-    /// position. Acts on a receiver that has held the others back for too long.
+    /// position. Drops or demotes a receiver that has held the others back for `slow_after`.
     pub(super) fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
         if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
@@ -39,7 +39,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns the index in `members` of the receiver that the others wait for.
+    /// Returns the receiver that the others wait for, as an index in `members`.
     fn awaited(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
             let has_place = member.stream.moved_at.is_some();
@@ -65,8 +65,8 @@ impl<C: Content> TransferSender<C> {
         member.stream.slow_since = None;
         member.part.is_in_pass = false;
         member.part.is_awaited = false;
-        // This message makes the receiver tell at once which ranges it lacks. It gets them over its
-        // own connection, beside the pass.
+        // This message makes the receiver tell at once which ranges it lacks. The sender then sends
+        // these ranges over the receiver's own connection, beside the pass.
         let end = PassEnd {
             pass: self.pass.number,
             position: None,
@@ -74,8 +74,8 @@ impl<C: Content> TransferSender<C> {
         self.send_pass_end(now, slot, end);
     }
 
-    /// Stops sending while no connected receiver is still to be served. Only expected receivers
-    /// count. While guests alone are served, at the end of the transfer, guests count as well.
+    /// Pauses sending while no active receiver is left to serve. Guests (receivers that are not
+    /// expected) count only at the end of the transfer, while guests alone are served.
     pub(super) fn check_paused(&mut self) {
         let is_for_guests = self.clock.guests_until.is_some();
         let is_there =

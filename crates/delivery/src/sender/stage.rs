@@ -240,7 +240,7 @@ impl<C: Content> TransferSender<C> {
         }
         let len = self.manifest.content_bytes();
         let max = self.config.ranges_max;
-        // Guests get what all are sent, and the rest over their connections.
+        // Guests get what is sent to everybody; what else they lack comes over their connections.
         let has_expected = self.members.iter().any(|m| m.is_ready() && m.is_expected);
         let ready = self.members.iter().filter(|member| member.is_ready());
         let ready = ready.filter(|member| member.is_expected || !has_expected);
@@ -320,7 +320,8 @@ impl<C: Content> TransferSender<C> {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.lists.need.bytes();
-            // A receiver that lacked nothing was sent nothing, so the pass says nothing about it.
+            // A receiver that lacked nothing was sent nothing, so the pass does not show whether
+            // packets reach the receiver.
             let had_need = member.lists.need_before > 0 && !member.is_alone();
             let most = u128::from(member.lists.need_before) * 3;
             let is_unreached = had_need && u128::from(bytes) * 4 > most;
@@ -339,7 +340,8 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Serves a receiver's request: decides whether the pass waits for the receiver, and begins to
-    /// send over its connection what the pass does not bring. Returns how many bytes that is.
+    /// send, over the receiver's connection, what the pass does not bring. Returns how many bytes
+    /// the connection will carry.
     pub(super) fn serve(&mut self, slot: usize) -> u64 {
         let pass = self.pass.number;
         let member = &mut self.members[slot];

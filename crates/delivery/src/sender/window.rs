@@ -1,14 +1,14 @@
 //! The sender's view of its objects: reads content in large pieces, hashes it on the way, and hands
 //! out blocks.
 //!
-//! Content is read 256 KiB at a time. So one system call serves some 180 blocks, and the pieces are
-//! long enough for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from
+//! Content is read 256 KiB at a time. So one system call reads many blocks, and the pieces are long
+//! enough for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from
 //! beginning to end, and everything before the cursor is hashed. Content that the window reads for
 //! a pass is hashed from the window; [`Window::hash_ahead`] reads content that no pass sent.
 //!
 //! ```text
 //!   content   |.....hashed.....|cursor..........................|
-//!   window                 [###########]      hashes from the cursor to its end
+//!   window                 [###########]      is hashed from the cursor on
 //! ```
 //!
 //! A file that cannot be read is withdrawn, if the sender may do that. From then on it reads as
@@ -115,7 +115,7 @@ impl<C: Content> Window<C> {
     }
 
     /// Copies bytes as [`Window::copy_apart`] does, but moves the window when these bytes are the
-    /// next to hash. So without a packet stream, what is read for sending is hashed as well.
+    /// next to hash. When content goes over connections only, it is thus hashed as it is sent.
     pub(super) fn copy_hashing(
         &mut self,
         object: ObjectId,
@@ -129,9 +129,9 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_hashing`] does, but for the only receiver that is being sent
-    /// blocks. If these bytes are the next to hash and lie in the system's memory, they are read
-    /// straight into `out` and hashed there. A copy in the window would serve nobody else.
+    /// Copies bytes as [`Window::copy_hashing`] does, but for a receiver that is the only one to
+    /// get blocks. If these bytes are the next to hash and lie in the system's file cache, they
+    /// are read straight into `out` and hashed there: no other receiver needs them in the window.
     pub(super) fn copy_alone(
         &mut self,
         object: ObjectId,
@@ -147,7 +147,7 @@ impl<C: Content> Window<C> {
     }
 
     /// Appends `len` bytes of an object to `out`. When the window does not hold all of them, `copy`
-    /// gets them.
+    /// reads them.
     pub(super) fn append(
         &mut self,
         copy: Copying<C>,
@@ -172,7 +172,7 @@ impl<C: Content> Window<C> {
         self.cursor
     }
 
-    /// Takes the files withdrawn since the last call, with the reasons.
+    /// Returns the files withdrawn since the last call, with the reasons.
     pub(super) fn take_news(&mut self) -> Vec<ContentError> {
         std::mem::take(&mut self.news)
     }

@@ -1,12 +1,12 @@
 //! Withdraws files that cannot be read or have changed, while the rest of the transfer goes on.
 //!
 //! ```text
-//!   read fails --> withdrawn: zeros from here on, out of every pass and need
+//!   read fails --> withdrawn: sent as zeros, removed from every pass and need
 //!              --> seals of zeros --SEALS--> receivers count it as held and do not keep it
 //! ```
 //!
-//! Receivers learn this only from the seals, which every receiver checks, even one that comes back
-//! or joins later. A proof that rests on seals told before a withdrawal remains valid.
+//! Receivers learn of a withdrawal only from the seals, which every receiver checks, even one that
+//! comes back or joins later. A proof that rests on seals told before a withdrawal remains valid.
 //!
 //! **Spec**: `docs/src/protocol.md` section 6.
 
@@ -53,23 +53,23 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Notes what receivers may prove to hold from now on, because all content is hashed or its
-    /// seals have changed.
+    /// Notes the present hashes as content that receivers may prove. Called when all content has
+    /// been hashed, and again when a withdrawal has changed the hashes.
     pub(super) fn note_holding(&mut self) {
         let hashes = self.window.hashes().expect("everything is hashed");
         self.holdings.push(Holding::of(&self.manifest, hashes));
     }
 
-    /// Notes what receivers may prove to hold, unless that was noted already.
+    /// Notes the present hashes as content that receivers may prove, unless any were noted before.
     pub(super) fn note_first_holding(&mut self) {
         if self.holdings.is_empty() {
             self.note_holding();
         }
     }
 
-    /// Removes withdrawn content from what a receiver needs. If the receiver needed only such
-    /// content, it does not know of the withdrawal. It is then told the seals again, if they are
-    /// known. Returns true when it was told.
+    /// Removes withdrawn content from what a receiver needs. A receiver that needed only such
+    /// content has not learnt of the withdrawal. So it is told the seals again, if they are known.
+    /// Returns true when it was told.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
         let need = &mut self.members[slot].lists.need;
         let had_bytes = need.bytes();
@@ -109,7 +109,7 @@ impl<C: Content> TransferSender<C> {
         )
     }
 
-    /// Returns how many bytes of content there are without withdrawn files.
+    /// Returns the size of the content in bytes, without withdrawn files.
     pub(super) fn delivered_bytes(&self) -> u64 {
         let files = self.unsent_files();
         self.manifest.content_bytes() - files.map(|file| file.size_bytes).sum::<u64>()
