@@ -43,8 +43,8 @@ impl SystemError {
         }
     }
 
-    /// Sets what the reader can do about the error, in place of an earlier remedy: a sentence
-    /// without its full stop.
+    /// Sets the remedy, which says what the reader can do about the error. It replaces an earlier
+    /// remedy, and is a sentence without its full stop.
     #[must_use]
     pub fn advise(mut self, remedy: impl Into<Remedy>) -> Self {
         self.remedy = Some(remedy.into());

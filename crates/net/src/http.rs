@@ -4,7 +4,7 @@
 //! 8 KiB at most and no body, and is then closed. The program that serves sets a time limit. One
 //! thread takes one connection after the other, so a hostile client can only make others wait.
 //!
-//! It uses no HTTP library, because the small ones read requests without a time limit, or start a
+//! It uses no HTTP library, because small libraries read requests without a time limit, or start a
 //! thread for each connection.
 
 use std::{
@@ -146,10 +146,9 @@ impl Request {
         }
     }
 
-    /// Returns true when a `GET` request names its server by an address or as `localhost`, or not
-    /// at all. For any other request the answer is always true, because its server's name is not
-    /// read. A browser may have a page from elsewhere open, and that page may use a host name that
-    /// leads to this machine. A server meant for this machine alone refuses such names.
+    /// Returns false when a `GET` request names its server by a host name other than `localhost`. A
+    /// server meant for this machine alone refuses such a request: a page from elsewhere, open in a
+    /// browser here, may have made it with a host name that leads to this machine.
     #[must_use]
     pub fn is_for_this_host(&self) -> bool {
         match self {
@@ -186,7 +185,7 @@ impl Answer<'_> {
     /// Sends the answer, and ends the connection.
     ///
     /// # Errors
-    /// When the client has left, or when it takes the answer or closes its side later than `until`.
+    /// When the client has left, or has not taken the answer and closed its side by `until`.
     pub fn send(&self, stream: &mut TcpStream, until: Instant) -> io::Result<()> {
         let Self {
             status,

@@ -18,25 +18,27 @@ pub enum Remedy {
     },
     /// Look at which interfaces there are, and at their addresses.
     ListInterfaces {
-        /// What the user asked for and this machine does not have.
+        /// The thing that the user named and this machine lacks.
         missing: Missing,
     },
     /// Set an interface up, or stay on this machine.
     SetUpInterface,
-    /// End the other sender or receiver that has the address and port, or use others.
+    /// End the other sender or receiver that has the address and port, or use another address or
+    /// port.
     StopOtherSender,
     /// Give the program the right to raw IP, or use UDP.
     AllowRawIp,
     /// Name the senders to take files from.
     NameSenders,
-    /// Start a reflector, which answers round trips over TCP, on the other host.
+    /// On the other host, start a reflector: the program that answers round-trip probes over TCP.
     StartReflector,
-    /// Start a sweep server, which receives and sends sweeps, on the other host, and let its port
+    /// On the other host, start a sweep server, which receives and sends sweeps. Let its port
     /// through firewalls.
     StartSweepServer,
-    /// Start a responder, which answers calls over TCP, on the other host.
+    /// On the other host, start a responder: the program that answers calls over TCP.
     StartResponder,
-    /// End the other search for a group on this host, or give both ends another port.
+    /// End the other group search that runs on this host, or give both ends of this search another
+    /// port.
     StopOtherSearch,
 }
 

@@ -1,4 +1,4 @@
-//! A sender's files: the walk that makes a manifest of them.
+//! A sender's files: the walk that lists them in a manifest.
 //!
 //! Links in a tree are sent as links and never followed. The walk leaves out, with a note, what is
 //! neither file, directory nor link. It also leaves out links that receivers would refuse, such as
@@ -37,7 +37,7 @@ pub struct Tree {
     pub notes: Vec<String>,
     /// What the walk found below the sources and could not read; see [`Tree::select`]. A file that
     /// this process may not read is in the manifest all the same, so that receivers can name it.
-    /// The sender withdraws it when its turn comes.
+    /// The sender withdraws the file when it would be sent.
     pub unsent: Vec<Unsent>,
 }
 
@@ -81,8 +81,8 @@ pub struct TreeOptions {
     /// The manifest says who owns each entry, by number and by name.
     pub owner: bool,
     /// The manifest has the extended attributes of files and directories that this process may
-    /// read. These are attributes of users (`user.*`), and for the superuser also those of other
-    /// kinds except file capabilities and `system.*`.
+    /// read. These are `user.*`; if the superuser sends, also all others except file capabilities
+    /// and `system.*`.
     pub attributes: bool,
 }
 
@@ -105,8 +105,8 @@ impl Tree {
     /// that cannot be listed, is not in the manifest. Then [`ManifestHeader::INCOMPLETE`] tells
     /// receivers that something is missing.
     ///
-    /// **Cost**: one or two system calls for each file, and more for its attributes. A file that
-    /// this process may not read is found before any receiver waits.
+    /// **Cost**: one or two system calls for each file, and more for its attributes. Files that
+    /// this process may not read are found in this walk, before any receiver waits for them.
     ///
     /// # Errors
     /// When something cannot be read and may not be skipped; the error names the first ten paths.
@@ -197,14 +197,14 @@ struct Walk<W> {
     unreadable_count: usize,
     /// How many of the unreadable paths do not exist.
     missing_count: usize,
-    /// What the walk skipped because it could not be read; `None` when it may skip nothing.
+    /// What the walk skipped because it could not be read; `None` when the walk may skip nothing.
     unsent: Option<Vec<Unsent>>,
-    /// For each file that may have several names, by device and inode: the indexes of its names in
-    /// `entries`. `None` when each name is to be a file of its own.
+    /// For each file that may have several names: the indexes in `entries` of its names. The key is
+    /// the file's device and inode. `None` when each name is to be a file of its own.
     names: Option<BTreeMap<(u64, u64), Vec<usize>>>,
     /// True when something that could not be read is not in the manifest.
     is_incomplete: bool,
-    /// True when the rules have left something out.
+    /// True when `is_wanted` has left something out.
     has_left_out: bool,
     has_owners: bool,
     has_attributes: bool,
@@ -223,8 +223,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 let is_directory = directory
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
-                // A name that is not sent cannot clash with another one, so the rules are applied
-                // before clashes are looked for.
+                // Ask `is_wanted` before looking for clashes of names: a name that is not sent
+                // cannot clash.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
                 if is_wanted {
@@ -298,8 +298,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Err(SystemError::refused("send", path.display(), cause).advise(advice))
     }
 
-    /// Takes the entry `last` of `parent`, if the rules want it. Messages call it `path`, and the
-    /// manifest calls it `name`.
+    /// Takes the entry `last` of `parent`, if `is_wanted` accepts it. Messages call the entry
+    /// `path`, and the manifest calls it `name`.
     fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let Err(error) = self.take(parent, last, path, name) else {
             return;
@@ -323,8 +323,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         true
     }
 
-    /// Takes an entry as [`Walk::visit`] does, but without applying the rules: the user named the
-    /// entry, or the rules were applied before. Here an entry that cannot be read is an error.
+    /// Takes an entry as [`Walk::visit`] does, but without asking `is_wanted`: the user named the
+    /// entry, or the caller has asked. An entry that cannot be read is always an error here.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let taken = parent.status(last).and_then(|status| {
             if status.kind == Kind::File {
@@ -378,8 +378,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         match status.kind {
             Kind::File => {
                 entry.size_bytes = status.bytes;
-                // For most files the status says already that this user may read them. That saves a
-                // system call for each.
+                // For most files, `status` already shows that this user may read them. That saves
+                // the system call of `check_readable`.
                 let mut is_skipped = false;
                 if !status.is_readable_by_owner(self.user)
                     && let Err(error) = parent.check_readable(last)
@@ -470,7 +470,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         names
     }
 
-    /// Turns the further names of each file into hard links. The name that comes first in the
+    /// Turns all names of each file but one into hard links. The name that comes first in the
     /// manifest's order stays a file.
     fn find_hard_links(&mut self) {
         for mut names in self.names.take().unwrap_or_default().into_values() {
@@ -536,8 +536,8 @@ fn cannot_read_source(path: &Path, error: &io::Error) -> SystemError {
     }
 }
 
-/// Makes the error for paths that could not be read. It names the first of them and says how many
-/// they are. Its advice depends on whether all of them are missing.
+/// Makes the error for `count` paths that could not be read. The error names those in `first`. Its
+/// advice depends on whether none, some or all of the paths do not exist.
 fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> SystemError {
     let mut cause = first.join("; ");
     if count > first.len() {
@@ -586,5 +586,5 @@ fn identity() -> [u8; 16] {
 const SUPERUSER: u32 = 0;
 /// What to do about a source that is named twice.
 const ONCE: &str = "name it once (a directory with / at its end stands for all that is in it)";
-/// The most unreadable paths that an error names.
+/// How many unreadable paths an error names, at most.
 const UNREADABLE_NAMED_MAX: usize = 10;

@@ -37,8 +37,8 @@ enum Target {
 }
 
 impl Group {
-    /// The port of a group that was written without one: the port of ZeroMQ's and OpenPGM's
-    /// examples.
+    /// The default port, for a group written without a port. ZeroMQ's and OpenPGM's examples use
+    /// it.
     pub const PORT: u16 = 7500;
 
     /// Makes a multicast group or unicast host by address.
@@ -188,16 +188,15 @@ impl FromStr for Group {
 impl Group {
     /// Reads a group as [`FromStr`] does, with `default_port` where the text has no port.
     ///
-    /// # Errors
-    /// When the text has none of the forms, or an address that no session can use; the error names
-    /// the forms.
+    /// # Errors When the text has none of the forms, or an address that no session can use; the
+    /// error lists the forms.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, SystemError> {
         let refuse =
             |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
-            // When one of two parts is a group, its place tells what the other part is.
+            // The part before a group is its source; the part after it is the interface.
             [first, second] if is_group(first) => (None, first, Some(second)),
             [first, second] if is_group(without_port(second)) => (Some(first), second, None),
             [_, _] => return Err(refuse("neither side of the @ is a multicast group")),
@@ -309,7 +308,7 @@ fn parse_source(text: &str, target: &Target) -> Result<IpAddr, &'static str> {
     Ok(source)
 }
 
-/// Splits a port off the end; `None` when what follows the colon is no port.
+/// Splits a port off the end; `None` when the text after the colon is not a port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let colon = match text.rfind(']') {
         Some(bracket) => text[bracket..].find(':').map(|at| bracket + at),
@@ -349,8 +348,8 @@ fn unbracketed(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Returns true for labels of letters, digits, `-` and `_` with dots between. A last label of
-/// digits alone is a mistyped address, so the answer is then false.
+/// Returns true for labels of letters, digits, `-` and `_` with dots between. Returns false if the
+/// last label has only digits: then the text is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';

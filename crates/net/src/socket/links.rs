@@ -30,8 +30,8 @@ pub struct LinkIo {
 }
 
 impl LinkIo {
-    /// Makes a back end without any connection yet. Its connections have no queues: bytes that the
-    /// kernel does not take stay with the caller.
+    /// Makes a back end without any connection yet. Its connections have no queues: the caller
+    /// keeps the bytes that the kernel does not take.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -58,16 +58,16 @@ impl LinkIo {
         self.links.stop_listening();
     }
 
-    /// Looks at what holds each connection back, at most ten times a second, and less often when
+    /// Measures what holds back each connection, at most ten times a second, and less often when
     /// there are more than 256 connections.
     ///
-    /// **Cost**: three system calls for each connection, when it is time.
+    /// **Cost**: three system calls for each connection, when a measurement is due.
     pub fn look(&mut self) {
         self.links.look(clock::monotonic());
     }
 
-    /// Returns what held the connections to each peer back while data moved, as far as
-    /// [`LinkIo::look`] has looked.
+    /// Returns, for each peer, how long each cause held back the connections to it, as
+    /// [`LinkIo::look`] has measured.
     pub fn held_back(&self) -> impl Iterator<Item = (SocketAddr, HeldBack)> + '_ {
         self.links.held_back()
     }
@@ -78,7 +78,7 @@ impl LinkIo {
         RecvBatch::new(0, 1)
     }
 
-    /// Makes a handle by which another thread ends a wait.
+    /// Makes a handle by which another thread can end a wait of this back end.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -105,8 +105,8 @@ impl LinkIo {
         &self.tally.counters
     }
 
-    /// Returns the number of connections that still have bytes to send, are being opened, or wait
-    /// for their peer to see the end.
+    /// Returns the number of connections that have unsent bytes, are being opened, or are being
+    /// closed.
     #[must_use]
     pub fn links_unfinished(&self) -> usize {
         self.links.unfinished()

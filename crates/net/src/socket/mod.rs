@@ -1,5 +1,5 @@
-//! Sockets: packets over UDP, control connections over TCP, one loop's way to wait for both, and
-//! the interface and group that they use. This module knows nothing of files.
+//! Sockets: packets over UDP, control connections over TCP, the wait of one loop for both, and the
+//! interface and group that they use. This module knows nothing of files.
 
 mod counters;
 pub use counters::UdpCounters;

@@ -19,9 +19,10 @@ pub struct SocketOptions {
     pub multicast_loop: bool,
     /// Receive buffer in bytes. Default 8 MiB, which holds 3 ms of data at 20 Gbit/s.
     pub receive_buffer_bytes: usize,
-    /// Send buffer in bytes. Default 212,992, which is the kernel's default, too: six full runs,
-    /// which take 3 ms to leave at 1 Gbit/s. More would delay the repairs queued behind them, and a
-    /// CoDel queue on this host would silently drop what waits over 5 ms.
+    /// Send buffer in bytes. Default 212,992, which is the kernel's default, too. The kernel
+    /// doubles the number, so six full runs fit, which take 3 ms to leave at 1 Gbit/s. In a larger
+    /// buffer, repairs would wait longer, and a CoDel queue on this host would silently drop what
+    /// waits over 5 ms.
     pub send_buffer_bytes: usize,
     /// The longest run that the outgoing interface segments, in bytes, headers included (its
     /// `gso_max_size`). Default 65,536, as nearly every driver has it.
@@ -36,8 +37,8 @@ pub struct SocketOptions {
     pub wait: WaitStrategy,
     /// The most bytes that may be queued on one control connection. Default 4 MiB.
     pub link_queue_bytes: usize,
-    /// The most control connections that may be open at a time. A connection that this end has
-    /// closed, and its peer has not, makes room for another. Default 32,768.
+    /// The most control connections that may be open at a time. When that many are open, a new
+    /// one replaces one that this end has closed but the peer has not. Default 32,768.
     pub links_max: usize,
     /// How long the peer of a control connection may stay silent at TCP level. Default 30 s.
     pub link_silence: Duration,
@@ -100,8 +101,8 @@ setters! {
 }
 
 impl SocketOptions {
-    /// Refuses a hop limit of 0, with which nothing leaves this host, and a code point that no
-    /// header has room for.
+    /// Refuses a hop limit of 0, with which nothing leaves this host, and a code point above 63,
+    /// which does not fit into a packet's header.
     ///
     /// # Errors
     /// When a value is out of range; the error names the range.

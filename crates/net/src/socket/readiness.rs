@@ -189,7 +189,7 @@ impl Readiness {
 pub struct Waker(Arc<WakeFd>);
 
 impl Waker {
-    /// Ends the wait under way, or the next one when none is.
+    /// Ends the wait under way. When no wait is under way, the next one ends at once.
     pub fn wake(&self) {
         self.0.raise();
     }
@@ -199,8 +199,8 @@ fn is_past(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::monotonic() >= until)
 }
 
-/// Makes the kernel wake this thread on time, not up to 50 us late. Only the first call in a thread
-/// has an effect.
+/// Makes the kernel wake this thread on time; otherwise, it may wake the thread up to 50 us late.
+/// Only the first call in a thread has an effect.
 fn wake_on_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };

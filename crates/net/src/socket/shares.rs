@@ -3,7 +3,7 @@
 //!
 //! The kernel counts the time during which a connection was busy, that is, had data queued or under
 //! way. It also counts two parts of this time: the part during which the peer's window kept the
-//! connection from sending, and the part during which its own send buffer did. The rest of the busy
+//! connection from sending, and the part during which its send buffer did. The rest of the busy
 //! time is the network's. The time that was not busy is the application's.
 //!
 //! ```text
@@ -15,10 +15,10 @@
 //! The kernel counts in its ticks (4 ms at 250 a second), so shares of less than a few ticks mean
 //! little.
 //!
-//! The kernel checks for a full send buffer only when it sends, and counts it only if the writer
-//! already waits for room. A writer of long pieces begins to wait after that check, and waits until
-//! an acknowledgement comes. The kernel does not count this time. So whoever looks at a connection
-//! checks its buffers, too, and corrects the shares: [`TcpShares::with_buffers`].
+//! The kernel checks for a full send buffer only when it sends, and counts the time only if the
+//! writer already waits for room. A writer of long pieces begins to wait after that check, and
+//! waits until an acknowledgement comes. The kernel does not count this wait as time of the send
+//! buffer, so [`TcpShares::with_buffers`] corrects the shares.
 
 use std::{ops::AddAssign, time::Duration};
 
@@ -57,13 +57,13 @@ pub enum NetworkLimit {
     Loss,
     /// Packets wait in a queue on the way: the round trip is far longer than the shortest.
     Queue,
-    /// Neither of these: the rate of the path, or of the congestion control, is the limit.
+    /// Neither loss nor a queue: the rate of the path or of the congestion control is the limit.
     Path,
 }
 
 impl TcpShares {
     /// Returns the shares between two looks at a connection, `elapsed` apart; `None` when the
-    /// kernel does not count them (before Linux 4.10). Their sum is `elapsed`.
+    /// kernel does not count them (before Linux 4.10). The shares add up to `elapsed`.
     #[must_use]
     pub fn between(before: &TcpInfo, after: &TcpInfo, elapsed: Duration) -> Option<Self> {
         let span = |of: fn(&TcpInfo) -> Option<u64>| {
@@ -122,8 +122,8 @@ impl TcpShares {
         (!most.0.is_zero()).then_some(most.1)
     }
 
-    /// Returns the four shares in per cent, in the order of the fields. They sum to 100 unless
-    /// there is no time.
+    /// Returns the four shares in per cent, in the order of the fields. They sum to 100, or are all
+    /// 0 when no time has passed.
     #[must_use]
     pub fn percents(&self) -> [f64; 4] {
         let total = self.total().as_secs_f64();
@@ -149,9 +149,9 @@ impl AddAssign for TcpShares {
     }
 }
 
-/// Returns true when only the send buffer keeps more data from leaving. Then the buffer has too
-/// little room for a waiting writer. All its data was sent, none of it was lost, and neither the
-/// congestion window nor the receive window is full.
+/// Returns true when only the send buffer keeps more data from leaving: the buffer has too little
+/// room to wake a waiting writer, all data in the buffer was sent, none of that data was lost, and
+/// neither the congestion window nor the receive window is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();
@@ -168,7 +168,8 @@ fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     makes_wait && info.notsent_bytes() == Some(0) && has_window && !has_gap
 }
 
-/// The kernel's counts about the network between two looks at a connection.
+/// What the kernel says of a connection's network, for the time between two looks at the
+/// connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkSigns {
     /// Bytes sent, those sent again included.
@@ -177,9 +178,9 @@ pub struct NetworkSigns {
     pub resent_bytes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// The smoothed round-trip time at the later of the two looks, in microseconds.
+    /// The smoothed round-trip time at the later look, in microseconds.
     pub rtt_us: u64,
-    /// The shortest recent round-trip time at the later of the two looks, in microseconds.
+    /// The shortest recent round-trip time at the later look, in microseconds.
     pub rtt_us_min: u64,
 }
 
@@ -194,7 +195,8 @@ impl AddAssign for NetworkSigns {
 }
 
 impl NetworkSigns {
-    /// Returns the counts between two looks; a count that the kernel does not keep is 0.
+    /// Returns what the kernel counted from `before` to `after`; a count that it does not keep is
+    /// 0.
     #[must_use]
     pub fn between(before: &TcpInfo, after: &TcpInfo) -> Self {
         let count = |of: fn(&TcpInfo) -> Option<u64>| {

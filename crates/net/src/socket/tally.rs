@@ -8,8 +8,8 @@ use super::counters::UdpCounters;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) counters: UdpCounters,
-    /// Destination and errno of the last run of which the kernel took no datagram, where the reason
-    /// was not a lack of room.
+    /// Destination and errno of the last run of datagrams that the kernel refused whole, for a
+    /// reason other than lack of room.
     pub(super) refused: Option<(SocketAddr, i32)>,
     warnings: VecDeque<String>,
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!   recv   <── way 0 ─┐                run.path ──> way ──> send
 //!          <── way 1 ─┼── one epoll <── wait
-//!   link_* <──> way n ┘   over theirs
+//!   link_* <──> way n ┘   for all ways
 //! ```
 //!
 //! The path of a packet, and the number of a connection, say by which way the packet or the
@@ -34,7 +34,7 @@ pub struct WaysIo {
     ways: Vec<UdpIo>,
     readiness: Readiness,
     tally: Tally,
-    /// The index of the way that is asked first; the ways take turns.
+    /// Index of the way that was last asked first; the next call begins with the way after it.
     turn: usize,
 }
 
@@ -97,7 +97,7 @@ impl WaysIo {
         sum
     }
 
-    /// Returns the indices of all ways; each call begins with another one.
+    /// Returns the indices of all ways; each call begins one way later than the last call.
     fn in_turn(&mut self) -> impl Iterator<Item = usize> + use<> {
         let count = self.ways.len();
         self.turn = (self.turn + 1) % count;
@@ -105,7 +105,7 @@ impl WaysIo {
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Returns the number by which the loop knows a way's connection.
+    /// Returns the number by which the run loop knows connection `link` of way `way`.
     fn outer(&self, way: usize, link: LinkId) -> LinkId {
         LinkId(link.0 * self.ways.len() as u32 + way as u32)
     }

@@ -30,12 +30,12 @@ pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 pub(super) struct Files {
     roots: Arc<Roots>,
     withdrawn: Withdrawn,
-    /// Files that were read lately, each with its manifest entry. The first was read most recently.
+    /// Open files, each with the index of its manifest entry. The first was read most recently.
     open: VecDeque<(u32, fs::File)>,
     parents: Parents,
 }
 
-/// The indices of files that are not sent any more; clones share the list.
+/// The indices in [`Manifest::files`] of files that are not sent any more; clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Withdrawn(Arc<Mutex<BTreeSet<usize>>>);
 
@@ -51,8 +51,8 @@ impl Withdrawn {
     }
 }
 
-/// The directory of the last entry, kept open because the next entry is usually in the same
-/// directory.
+/// The directory that was opened last, with its path. It is kept open because the next path is
+/// usually in the same directory.
 #[derive(Debug, Default)]
 pub(crate) struct Parents(Option<(PathBuf, Directory)>);
 
@@ -123,8 +123,8 @@ impl Files {
     }
 
     /// Fills `out` as [`Files::read`] does, but only with content that the system has in memory.
-    /// Returns false when that fails; `out` may then have changed. It can succeed only for a range
-    /// that is a part, not all, of one file that is not withdrawn.
+    /// Returns false when that fails; `out` may then have changed. It always fails for a whole
+    /// file, for a range that spans files, and for a withdrawn file.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {
@@ -179,8 +179,8 @@ impl Files {
         }
     }
 
-    /// Opens a file, or finds it among the open ones. With `is_all` the caller reads the file in
-    /// one piece and checks it afterwards, so this method does not check it.
+    /// Returns an open file; opens it if it is not open yet. Then [`Files::check`] is called here
+    /// only without `is_all`: with `is_all`, the caller reads the whole file and checks it after.
     fn file(
         &mut self,
         manifest: &Manifest,
@@ -223,13 +223,13 @@ impl Files {
 
     /// Opens a file by its name. Something else may have taken this name since the files were
     /// listed: a pipe must not block the open, and a link must not lead elsewhere. [`Files::check`]
-    /// finds out whether it is the planned file.
+    /// finds out whether the opened file is as the manifest says.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
         directory.open_unchecked(name)
     }
 
-    /// Checks that the open file is the planned one.
+    /// Checks that `file` is a regular file with the length and time that the manifest gives.
     fn check(
         &self,
         manifest: &Manifest,

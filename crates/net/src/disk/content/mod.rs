@@ -10,8 +10,10 @@
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
-//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
+//!   thread:              [n+1][n+2]...[n+depth]   depth 1; each read in order doubles it, to 8
 //! ```
+//!
+//! A read out of order (a jump) sets the depth to 1 again.
 //!
 //! Invariants: at most 8 pieces are read ahead. A piece is given only for the exact range that it
 //! was read for. A piece that could not be read returns its error each time that it is asked for.
@@ -149,11 +151,11 @@ struct State {
     /// The pieces that were read ahead, in the order of the content, without gaps.
     pieces: VecDeque<Piece>,
     spare: Vec<Vec<u8>>,
-    /// The position in the content that the reading thread reads next.
+    /// The position at which the reading thread reads next.
     next: u64,
     /// How many pieces may be read ahead.
     depth: usize,
-    /// How many times reading ahead began anew at a given position (a jump). A piece whose reading
+    /// How many times reading ahead started again at a new position (a jump). A piece whose reading
     /// began before a jump is dropped.
     jump: u64,
     is_stopped: bool,
@@ -249,7 +251,7 @@ impl Ahead {
     }
 }
 
-/// A guard that is dropped when the reading thread ends, perhaps by a bug. It wakes the session's
+/// A guard that is dropped when the reading thread ends, even by a panic. It wakes the session's
 /// thread, which would otherwise wait for ever.
 struct End<'a>(&'a Ahead);
 

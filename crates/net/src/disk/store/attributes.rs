@@ -2,14 +2,14 @@
 //! told to.
 //!
 //! Files and directories get their attributes through descriptors, before they get a mode that may
-//! forbid opening them. A file that is already in place gets attributes only if all its names are
-//! the transfer's; otherwise a copy replaces it, as with owners.
+//! forbid opening them. A file that is already in place gets attributes only if all its names (hard
+//! links) are the transfer's; otherwise a copy replaces it.
 //!
-//! Attributes of users (`user.*`) become the sender's: those that the sender does not have are
-//! removed. Attributes of other kinds are set as far as the system lets this process, and none of
-//! them is removed. Two kinds are never set. One is file capabilities: nobody may get a privileged
-//! program from the network. The other is attributes of the system (`system.*`, access lists): they
-//! hold user numbers of the sender's machine.
+//! The user attributes (`user.*`) become the same as at the sender: those that the sender's file
+//! does not have are removed. Attributes of other kinds are set as far as the system lets this
+//! process, and none of them is removed. Two kinds are never set. One is file capabilities: nobody
+//! may get a privileged program from the network. The other is attributes of the system
+//! (`system.*`, access lists): they hold user numbers of the sender's machine.
 //!
 //! Invariant: an attribute that cannot be set, for want of rights, support or room, is counted, and
 //! is no reason to fail. The first 16 names of such attributes are reported.
@@ -24,11 +24,11 @@ use sys::file::{Status, attribute, attribute_names, remove_attribute, set_attrib
 pub(super) struct Attributes {
     /// The different sets of attributes. Set 0 is empty.
     sets: Vec<Vec<Attribute>>,
-    /// For each entry of the manifest, the index in `sets` of its set.
+    /// For each entry of the manifest, an index into `sets`: the entry's set of attributes.
     of: Vec<u32>,
-    /// For each attribute name that could not be set: the number of entries, and the reason.
+    /// By name, for the first 16 names: how often such an attribute was not set, and why at first.
     refused: BTreeMap<Vec<u8>, (u64, String)>,
-    /// How often an attribute with any other name, beyond the first 16 names, could not be set.
+    /// How often an attribute whose name is not in `refused` could not be set.
     refused_unlisted: u64,
 }
 
@@ -53,7 +53,7 @@ impl Attributes {
         })
     }
 
-    /// Returns true when an entry has its attributes already, as far as a receiver may set them.
+    /// Returns true when an open file has its entry's attributes, as far as receivers may set them.
     pub(super) fn are_set(&self, entry: usize, open: &impl AsFd) -> io::Result<bool> {
         let set = &self.sets[self.of[entry] as usize];
         for wanted in set.iter().filter(|wanted| is_allowed(&wanted.name)) {
@@ -123,8 +123,8 @@ impl Attributes {
         refused.or_insert_with(|| (0, why.to_owned())).0 += 1;
     }
 
-    /// Returns what could not be set: one item for each of the first 16 names, and one for all
-    /// other names.
+    /// Returns the attributes that could not be set: one item for each name in `refused`, and one
+    /// item for all other names.
     pub(super) fn into_unset(self) -> Vec<Unset> {
         let named = self.refused.into_iter().map(|(name, (count, why))| {
             let name = String::from_utf8_lossy(&name);
@@ -153,7 +153,7 @@ fn value_of(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the names of the `user.*` attributes that the open file has and the set has not.
+/// Returns the names of the `user.*` attributes that the open file has and `set` has not.
 fn surplus(set: &[Attribute], open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = attribute_names(open)?;
     let is_known = |name: &[u8]| set.iter().any(|attribute| attribute.name == name);
@@ -186,5 +186,5 @@ const NO_ROOM: &str = "no room is left for it on the disk, or among the file's a
 /// The most names that are listed when attributes cannot be set.
 const NAMED_MAX: usize = 16;
 const OWNER_WRITES: u32 = 0o200;
-/// The errno of a call that the mode of the file forbids. After EPERM, another mode would not help.
+/// The errno of a call that the file's mode forbids. EPERM has causes that no mode can remove.
 const EACCES: i32 = 13;

@@ -9,7 +9,7 @@
 //! DIR/.towline/<manifest>/       outlives its receiver when something is kept for a later attempt
 //! ```
 //!
-//! Invariant: only the holder of the lock removes the lock file's name.
+//! Invariant: only the holder of the lock removes the lock file.
 
 use std::{
     fs::{File, TryLockError},
@@ -24,7 +24,7 @@ use sys::file::{Directory, Kind};
 
 use super::{Fault, STAGING, private};
 
-/// The right to stage a manifest; dropping it keeps the staged files.
+/// The right to stage a manifest. Dropping the right leaves the staged files in place.
 #[derive(Debug)]
 pub(super) struct Claim {
     directory: Arc<Directory>,
@@ -72,7 +72,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         drop(self.directory.remove_file(&self.lock_path));
-        // This fails while anything is staged in the directory, which then stays.
+        // When the directory is not empty, this fails, and the directory stays.
         drop(self.directory.remove_directory(Path::new(STAGING)));
         drop(self.lock.unlock());
     }
@@ -108,7 +108,8 @@ fn remove_below(place: &Directory) {
 
 /// Opens the lock file, makes it if it is missing, and locks it.
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
-    // A process that gives up removes the file and the directory, perhaps between two calls here.
+    // Another receiver removes the lock file and the staging directory when it drops its claim,
+    // perhaps between two calls here.
     for _ in 0..ATTEMPTS_MAX {
         let staging = Path::new(STAGING);
         let made = make_directory(directory, staging).and_then(|()| directory.directory(staging));
@@ -148,7 +149,7 @@ fn taken() -> Fault {
     ))
 }
 
-/// Makes the fault for a manifest on which an earlier store of this process still works.
+/// Makes the fault for a transfer whose earlier attempt in this process still waits for the disk.
 pub(super) fn not_ended() -> Fault {
     let text = "an earlier attempt of this transfer still waits for the disk; send it again when \
                 the disk works";

@@ -40,18 +40,19 @@ pub enum DiskCall {
     Read,
     /// Setting a file's mode and time.
     SetAttributes,
-    /// Making the disk write a file, a directory or the whole filesystem.
+    /// Syncing a file, a directory or the whole filesystem to the disk.
     Sync,
     /// Renaming a file or directory.
     Rename,
 }
 
-/// A fault for tests: one kind of call fails, from a certain call on; or one call stands still.
+/// A fault for tests: calls of one kind fail after the first `after` of them, or one such call
+/// takes 2 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFault {
     /// The kind of call that fails.
     pub call: DiskCall,
-    /// How many of these calls succeed first.
+    /// How many calls of this kind succeed before the fault.
     pub after: u32,
     /// The error that the call returns: `ENOSPC` is 28, `EIO` is 5. With 0, one call takes 2 s and
     /// then succeeds, as on a disk that stands still.
@@ -67,8 +68,8 @@ pub(super) struct Disk {
     modes: Modes,
 }
 
-/// Which permission bits of the sender's files and directories are set. The set-user-id bit and the
-/// like are never set.
+/// Which of the permission bits at the sender are also set at the receiver. The set-user-id bit and
+/// the like are never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modes {
     /// The bits that the process's mask (umask) leaves, as for every file that the process makes.
@@ -104,7 +105,7 @@ impl Disk {
         match self.modes {
             Modes::Exact => mode,
             Modes::Umask => {
-                // Where the mask is not known, the usual one is assumed.
+                // When the mask is unknown, the usual mask, 0o022, is assumed.
                 let mask = if self.mask == 0o777 { 0o022 } else { self.mask };
                 let least = match entry.kind {
                     EntryKind::Directory => OWNER_ENTERS,
@@ -139,8 +140,8 @@ impl Disk {
         within.create(path, 0o600)
     }
 
-    /// Makes a file in a private directory with its final mode, to be written at once. Returns the
-    /// file, and true when the file has this mode; with false, the mode must be set later.
+    /// Makes a file in a private directory, with its final `mode` if possible. Returns the file,
+    /// and true when it has this mode. On false, the caller must set the mode later.
     pub(super) fn create_as(
         &self,
         within: &Directory,
@@ -190,7 +191,7 @@ impl Disk {
         within.make_link(target, path)
     }
 
-    /// Reserves the space where the filesystem can, and sets only the length where it cannot.
+    /// Reserves space if the filesystem can do that; otherwise only sets the file's length.
     pub(super) fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         self.before(DiskCall::Allocate)?;
         match sys::file::allocate(file, bytes) {
@@ -199,7 +200,7 @@ impl Disk {
         }
     }
 
-    /// Takes space for a part of a file where the filesystem can; the file's length stays.
+    /// Reserves space for a part of a file, if the filesystem can do that. The file's length stays.
     pub(super) fn allocate_ahead(&self, file: &File, at: u64, bytes: u64) -> io::Result<()> {
         self.before(DiskCall::Allocate)?;
         match sys::file::allocate_ahead(file, at, bytes) {
@@ -213,8 +214,8 @@ impl Disk {
         file.write_all_at(bytes, at)
     }
 
-    /// Writes as [`Disk::write`] does, but runs of zeros become holes, whatever was there. A hole
-    /// at the end does not make the file longer.
+    /// Writes as [`Disk::write`] does, but makes each long run of zeros a hole, whatever the file
+    /// held there. A hole at the end does not make the file longer.
     pub(super) fn write_sparse(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         self.before(DiskCall::Write)?;
         holes::parts(bytes, |part, is_hole| {
@@ -229,7 +230,7 @@ impl Disk {
         })
     }
 
-    /// Copies the first `bytes` bytes of a file; runs of zeros become holes.
+    /// Copies the first `bytes` bytes of a file; long runs of zeros become holes.
     pub(super) fn copy_sparse(&self, from: &File, to: &File, bytes: u64) -> io::Result<()> {
         let mut buffer = vec![0; COPY_BYTES];
         let mut at = 0;
@@ -244,7 +245,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Fills `out` as far as the file has bytes; returns their number.
+    /// Reads until `out` is full or the file ends. Returns the number of bytes read.
     pub(super) fn read(&self, file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         self.before(DiskCall::Read)?;
         let mut done = 0;
@@ -283,7 +284,7 @@ impl Disk {
         file.sync_all()
     }
 
-    /// Syncs a file's bytes, and only those of its metadata that are needed to read the bytes.
+    /// Syncs a file's bytes and the metadata needed to read them, but no other metadata.
     pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
         self.before(DiskCall::Sync)?;
         file.sync_data()
@@ -299,7 +300,7 @@ impl Disk {
         directory.sync_filesystem()
     }
 
-    /// Gives a file a further name.
+    /// Gives the file `from` the further name `to`.
     pub(super) fn hard_link(
         &self,
         from: (&Directory, &Path),

@@ -5,7 +5,7 @@
 //! happens. Here a separate thread syncs a file after each 32 MiB, so that no write waits for a
 //! sync.
 //!
-//! Invariants: at most one sync is under way, and none waits. The kernel reports the error of a
+//! Invariants: at most one sync is under way, and no other waits. The kernel reports the error of a
 //! sync only once, so the error is kept and reported when the transfer is put in place.
 
 use std::{
@@ -29,13 +29,13 @@ struct Running {
 
 impl EarlySync {
     /// Begins to sync what was written to a file so far. Returns false when another sync is under
-    /// way, or one has failed: the caller asks again later, and [`EarlySync::finish`] returns the
-    /// error.
+    /// way: the caller tries again later. Also returns false after a sync has failed;
+    /// [`EarlySync::finish`] returns its error.
     pub(super) fn begin(&mut self, disk: &Disk, file: &File) -> bool {
         if self.0.is_none() {
             self.0 = Running::start(disk.clone());
         }
-        // Without a thread or a second descriptor, the sync at the end writes all of the file.
+        // When there is no thread, or the descriptor cannot be copied, the last sync writes it all.
         match (&self.0, file.try_clone()) {
             (Some(running), Ok(file)) => running.files.try_send(file).is_ok(),
             _ => true,

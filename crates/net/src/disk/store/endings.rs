@@ -1,9 +1,10 @@
-//! Waits for the disk's threads of dropped stores, but only at a time when the wait holds up no
-//! other transfer.
+//! Waits until the disk threads of dropped stores end, but only when the wait holds up no other
+//! transfer.
 //!
-//! A disk may stand still. A thread that serves many connections must not wait for it whenever one
-//! transfer ends, so the wait comes at the end of all transfers. When a manifest is offered again
-//! meanwhile, the disk's thread of its next store waits for the threads of its former stores.
+//! A disk may stand still. A thread that serves many connections must not wait for the disk
+//! whenever one transfer ends, so it waits once, at the end of all transfers. If a manifest is
+//! offered again before that, the disk thread of its new store waits for the disk threads of its
+//! former stores.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,11 +15,11 @@ use delivery::ManifestId;
 
 use super::{END_WAIT, queue::Queue};
 
-/// The disk's threads of dropped stores that are still at work. All clones share this list. The
+/// The disk's threads that are still at work for dropped stores. All clones share this list. The
 /// drop of the last clone waits until these threads have ended, 2 s at most for all together.
 ///
-/// Invariant: only the queues of threads at work, and of threads that have ended since the last
-/// call, are kept.
+/// Invariant: the list has only the queues of threads that are at work, or that have ended since a
+/// method last looked at the list.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Arc<Pending>);
 
@@ -26,20 +27,21 @@ pub struct Endings(Arc<Pending>);
 struct Pending(Mutex<Vec<(ManifestId, Arc<Queue>)>>);
 
 impl Endings {
-    /// Adds the queue of a store of `manifest` that is over. The store's disk thread may still be
-    /// at work.
+    /// Adds the queue of a store that is over; the store was for `manifest`. The store's disk
+    /// thread may still be at work.
     pub(super) fn add(&self, manifest: ManifestId, queue: Arc<Queue>) {
         self.at_work().push((manifest, queue));
     }
 
     /// Returns how many dropped or abandoned stores have disk threads still at work. **Cost**: one
-    /// lock for each of them.
+    /// lock for each store in the list.
     #[must_use]
     pub fn count(&self) -> usize {
         self.at_work().len()
     }
 
-    /// Returns the queues of a manifest's former stores whose disk's threads are still at work.
+    /// Returns the queues of those former stores of a manifest whose disk threads are still at
+    /// work.
     pub(super) fn of(&self, manifest: ManifestId) -> Vec<Arc<Queue>> {
         let pending = self.at_work();
         let its = pending.iter().filter(|(whose, _)| *whose == manifest);

@@ -2,11 +2,12 @@
 
 use std::{io, ops::Range};
 
-/// Gives `take` all of `bytes`, part by part, and says of each part whether it becomes a hole. A
-/// hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of `bytes`, [`EDGE_BYTES_MIN`]
-/// zeros are enough: the run may go on in what comes before or after.
+/// Divides `bytes` into parts, and calls `take` for each part, in order, with its range and true if
+/// it becomes a hole. A hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of
+/// `bytes`, [`EDGE_BYTES_MIN`] zeros are enough: the file's bytes before or after may continue the
+/// run.
 ///
-/// **Cost**: where the bytes are not zeros, looks at one in [`PROBE_BYTES`] of them.
+/// **Cost**: where the bytes are not zeros, it looks at one byte in [`PROBE_BYTES`].
 pub(super) fn parts(
     bytes: &[u8],
     mut take: impl FnMut(Range<usize>, bool) -> io::Result<()>,
@@ -14,8 +15,8 @@ pub(super) fn parts(
     let end = bytes.len();
     let (mut done, mut probe) = (0, 0);
     while probe < end {
-        // The last byte is probed, too: a run there may be shorter than the distance between
-        // probes.
+        // The last byte is probed, too: a run of zeros that ends there may become a hole even if it
+        // is shorter than the distance between probes.
         let next = (probe + PROBE_BYTES).min(end - 1).max(probe + 1);
         if bytes[probe] != 0 {
             probe = next;
@@ -45,8 +46,8 @@ pub(super) fn parts(
     Ok(())
 }
 
-/// Bytes of the shortest run of zeros that becomes a hole: most filesystems give room in pieces of
-/// this length.
+/// Bytes of the shortest run of zeros that becomes a hole: most filesystems allocate space in
+/// blocks of this length.
 const HOLE_BYTES_MIN: usize = 4096;
 /// Bytes of the shortest run of zeros that becomes a hole if it lies at the beginning or end of the
 /// given bytes. For a shorter run, the system call costs more than the hole saves.

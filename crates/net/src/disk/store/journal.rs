@@ -4,13 +4,13 @@
 //! bytes are in their files. A record is written after its bytes. So after `kill -9` every record
 //! is true, because the page cache outlives the process. After a crash of the machine a record may
 //! be wrong; then the hashes decide, because the receiver verifies every slab before it commits.
-//! Unlike a bitmap, a log of exact ranges loses nothing around gaps, and every record has its own
-//! check value.
+//! Unlike a bitmap of blocks, a log of exact ranges also covers blocks that arrived in part, and
+//! every record has its own check value.
 //!
 //! ```text
 //! header  64 B   magic 8 | version 4 | 0 4 | manifest 16 | boot 16 | content length 8 | check 8
 //! record  24 B   start 8 | length 8 | check 8          all numbers little-endian
-//!                start = length = 2^64-1: names are being given
+//!                start = length = 2^64-1: renaming has begun
 //! ```
 //!
 //! Reading stops at the first record that has a wrong check value or goes beyond the content. A
@@ -43,7 +43,7 @@ pub(super) struct Journal {
     is_committing: bool,
 }
 
-/// What an earlier attempt left behind.
+/// What the journal says of an earlier attempt.
 #[derive(Debug)]
 pub(super) struct Found {
     /// Ranges of content whose bytes the earlier attempt has put into their files.
@@ -57,8 +57,8 @@ pub(super) struct Found {
 }
 
 impl Journal {
-    /// Begins a journal that records `held`, in place of an older one. If that fails, the older one
-    /// stays.
+    /// Begins a journal that records `held`, and replaces an older journal by it. If that fails,
+    /// the older journal stays.
     pub(super) fn create(
         disk: &Disk,
         place: &Directory,
@@ -134,7 +134,7 @@ impl Journal {
 }
 
 impl Found {
-    /// Reads the journal of `manifest`; `None` when no journal there can be trusted.
+    /// Reads the journal of `manifest` in `place`; `None` when it is missing or cannot be trusted.
     pub(super) fn read(place: &Directory, manifest: &Manifest) -> Option<Self> {
         let found = Self::read_any(place, manifest.id())?;
         (found.content_bytes == manifest.content_bytes()).then_some(found)
@@ -162,8 +162,8 @@ impl Found {
         Some(found)
     }
 
-    /// Takes a record. Returns false when the record is wrong, so that the rest of the journal does
-    /// not count.
+    /// Notes what a record says. Returns false when the record is wrong; the caller then ignores
+    /// the rest of the journal.
     fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
@@ -179,7 +179,7 @@ impl Found {
         if end > self.content_bytes {
             return false;
         }
-        // Ranges that do not fit the set are fetched again.
+        // When the set is full, further ranges are left out, and their bytes are fetched again.
         self.held.insert(start..end, |_| {}).is_ok() || self.held.range_count() >= HELD_RANGES_MAX
     }
 }
@@ -253,7 +253,7 @@ fn boot_id() -> [u8; 16] {
 }
 
 /// Returns the length at which to rewrite the journal: four times `len`, and at least 1 MiB, so
-/// that this happens rarely. `len` is the journal's length without surplus records.
+/// that rewriting is rare. `len` is the journal's length when it was last written anew.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {
@@ -272,8 +272,8 @@ const RECORD: usize = 24;
 /// The most ranges that are kept in memory, 16 bytes each. When there are more ranges, some bytes
 /// are fetched again.
 pub(super) const HELD_RANGES_MAX: usize = 65_536;
-/// Bytes of content whose records may gather before they are written. `kill -9` loses at most about
-/// this much content, besides what is in the queue.
+/// When the records in memory cover this many bytes of content, they are written. `kill -9` loses
+/// at most about this much content, besides the writes that still wait in the store's queue.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;

@@ -63,7 +63,7 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     Ok(())
 }
 
-/// The transfer of the receiver that tidies leftovers up.
+/// The transfer that a receiver works on while it tidies leftovers up.
 pub(super) struct Current<'a> {
     pub(super) manifest: &'a Manifest,
     /// True when all entries of `manifest` have their final names.
@@ -71,10 +71,10 @@ pub(super) struct Current<'a> {
 }
 
 /// Removes leftovers that probably nobody needs: those older than [`KEPT_TIME`], and those that
-/// exceed [`KEPT_BYTES`] together with newer ones that stay. When `current` is in place, it also
-/// removes the leftovers that `current` supersedes. Size alone never removes the newest. A leftover
-/// of `current` itself, or one that another receiver has locked, stays. Returns a sentence for each
-/// leftover removed.
+/// together with newer ones that stay hold more than [`KEPT_BYTES`]; the newest is never removed
+/// for its size. When the files of `current` are in place, also removes leftovers that are other
+/// versions of these files. A leftover of `current` itself, or one that another receiver has
+/// locked, stays. Returns a sentence for each leftover removed.
 pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
     let mut kept_bytes = 0_u64;
@@ -96,7 +96,7 @@ pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'
             kept_bytes = kept_bytes.saturating_add(leftover.bytes.max(1));
             continue;
         };
-        // Another receiver may be using it.
+        // Another receiver may be using the leftover.
         let Ok(claim) = Claim::take(directory, leftover.manifest) else {
             continue;
         };
@@ -112,9 +112,9 @@ pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'
     notes
 }
 
-/// Removes the oldest leftover that may go, because the transfer `current` needs its room. A
-/// leftover that a receiver holds, or that belongs to `current`, stays. Returns a sentence about
-/// the removal; `None` when no leftover may go.
+/// Removes the oldest leftover that may go, to make room for the transfer `current`. A leftover
+/// that a receiver holds, or that belongs to `current`, stays. Returns a sentence about the
+/// removal; `None` when no leftover may go.
 pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) -> Option<String> {
     let mut others = list(directory).into_iter();
     let (leftover, claim) = others.find_map(|leftover| {
@@ -130,7 +130,7 @@ pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) ->
     ))
 }
 
-/// Returns how many bytes on the disk repeated calls of [`discard_oldest`] could make free.
+/// Returns how many bytes on the disk could be freed by repeated calls of [`discard_oldest`].
 pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -> u64 {
     let others = list(directory).into_iter();
     let others = others.filter(|leftover| leftover.manifest != current);
@@ -143,8 +143,8 @@ pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -
 }
 
 /// Returns true when `current` has every path that the leftover has staged: the leftover is then
-/// another version of the same files. Returns false when the leftover's attempt had begun to rename
-/// files, or has staged no file.
+/// another version of the same files. Returns false when the leftover has no staged file, or when
+/// its commit had begun.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {

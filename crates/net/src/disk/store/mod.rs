@@ -11,16 +11,18 @@
 //! ```
 //!
 //! Nothing that a transfer brings is visible under its final name before the whole transfer is
-//! verified and synced. The staging directories are this user's alone, and what is renamed is the
-//! file that was hashed. Every name is opened beneath DIR and no link is followed on the way, so
-//! that no manifest leads out of DIR. Only the permission bits of a manifest's modes are used:
-//! nobody gets a set-user-id program from the network. The staged files are removed once everything
-//! has its name and this store is dropped. After a failure they are removed when they hold nothing
-//! worth keeping, or must not be kept; otherwise the next attempt continues from them.
+//! verified and synced. Only this user can change the staging directories, so the file that is
+//! renamed is the file that was hashed. Every path is opened beneath DIR and no link in it is
+//! followed, so that no manifest leads out of DIR. Of a manifest's modes only the permission bits
+//! are used, so that no set-user-id program comes from the network. The staged files are removed
+//! when this store is dropped after everything has its name. After a failure,
+//! [`StoreOptions::keep_staged`] says whether they stay; if they stay, the next attempt continues
+//! from them.
 //!
 //! Invariants: no call of [`Store`] waits for the disk; the content that waits to be written is
-//! bounded; a byte is in the journal only after it is in its file; a wrong journal costs time,
-//! never content, because the receiver verifies every slab that the journal calls held.
+//! bounded; the journal names a byte as held only after the byte is in its file; a wrong journal
+//! costs time but cannot damage content, because the receiver verifies every slab that the journal
+//! names as held.
 
 use std::{
     collections::VecDeque,
@@ -116,8 +118,8 @@ pub enum Existing {
     Refuse,
     /// Files and links are replaced, each in one step; directories are kept and filled.
     Replace,
-    /// As [`Existing::Replace`], except for a regular file of the same length and modification
-    /// time. The content of such a file is compared with the sender's hashes. Where it differs, the
+    /// As [`Existing::Replace`], except for a regular file whose length and modification time are
+    /// those at the sender. Its content is compared with the sender's hashes. Where it differs, the
     /// wrong parts are sent, and the file is replaced.
     SkipUnchanged,
 }
@@ -130,10 +132,10 @@ pub struct StoreOptions {
     pub delete: Delete,
     /// A function that the store's thread calls when [`Store::poll_event`] should be called: there
     /// is an event, or the disk has caught up or has nothing to do. The function should end the
-    /// wait of the thread that polls, as [`crate::Waker::wake`] does, and do nothing else. Without
-    /// a function, the owner polls the store by itself. Default none.
+    /// wait of the thread that polls, as [`crate::Waker::wake`] does, and do nothing else. Default
+    /// none: the owner polls at times of its own choice.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
-    /// Runs of zeros take no room on the disk, even when the sender does not ask for that
+    /// Stretches of zeros take no room on the disk, even when the sender does not ask for that
     /// ([`ManifestHeader::SPARSE`]). Then no space is reserved beforehand, so a full disk shows
     /// only while content is written. Default false.
     pub sparse: bool,
@@ -141,7 +143,7 @@ pub struct StoreOptions {
     /// receives them.
     pub owner: Owners,
     /// Files and directories get the extended attributes that they have at the sender, where the
-    /// sender tells these. Attributes of users (`user.*`) that the sender does not have are then
+    /// sender tells these. A user attribute (`user.*`) that the sender's copy lacks is then
     /// removed. Default false.
     pub attributes: bool,
     /// Which permission bits are set. Default: those that the process's umask leaves.
@@ -152,19 +154,19 @@ pub struct StoreOptions {
     /// What was received stays staged after a failure, for a later attempt, unless it is less than
     /// both 1 MiB and a hundredth of the transfer. Default true.
     pub keep_staged: bool,
-    /// The room on the disk that transfers may take; the stores of one receiver share it. Default:
-    /// the defaults of [`RoomLimits`].
+    /// The disk room that transfers may take; the stores of one receiver share it. Default: the
+    /// defaults of [`RoomLimits`].
     pub room: Room,
-    /// A list of the dropped stores that still use the disk. With it, the drop of a store does not
-    /// wait for the disk. Instead, the drop of the list's last clone waits for all these stores
-    /// together, 2 s at most. A store also waits, on its own thread, for earlier stores of the same
-    /// manifest, 10 s at most. Default: none, so the drop of each store waits for its own disk, 2 s
-    /// at most.
+    /// A list of the dropped stores whose disk threads still work. With a list, the drop of a store
+    /// does not wait for its thread. Instead, the drop of the list's last clone waits for all these
+    /// threads together, 2 s at most. The thread of a new store first waits for those of earlier
+    /// stores of the same manifest, 10 s at most. Default none: the drop of each store waits for
+    /// its thread, 2 s at most.
     pub endings: Option<Endings>,
     /// The most memory for content that is not written yet, in bytes; at least 128 KiB. When about
-    /// a quarter is used, the store holds the sender back. The rest is for data that is under way
-    /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
-    /// disk) is lost. Default 6 MiB.
+    /// a quarter is used, the store holds the sender back. The rest is for data that is already
+    /// under way at that moment. When the process is killed, data that is not written (up to 64 KiB
+    /// even on an idle disk) is lost. Default 6 MiB.
     pub queue_bytes_max: usize,
     /// A fault to simulate, for tests. Default none.
     pub fault: Option<DiskFault>,
@@ -197,7 +199,7 @@ impl FileStore {
         }
     }
 
-    /// Takes what a person should know about earlier attempts: one sentence each.
+    /// Takes the notes about earlier attempts that a person should read, one sentence each.
     pub fn take_notes(&mut self) -> Vec<String> {
         if let Some(queue) = &self.queue {
             self.notes.append(&mut queue.take_notes());
@@ -259,8 +261,8 @@ impl FileStore {
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
-                // The disk's thread is idle: it gets the content that has come, to write and hash
-                // it. Only a little content whose hash nobody waits for is held back.
+                // The disk's thread is idle, so it gets the extent that is being filled, unless the
+                // extent holds little and no hash waits for it.
                 if holds {
                     self.hand_over();
                 }
@@ -296,7 +298,7 @@ impl Store for FileStore {
         }
         self.hand_over();
         self.extent = self.queue.as_ref().and_then(|queue| queue.take_spare());
-        // When there is no empty extent, all are on their way, and the disk is behind.
+        // There may be no empty extent, because all are queued for a disk that is behind.
         self.extent
             .as_mut()
             .is_some_and(|extent| extent.push(offset, bytes))
@@ -340,7 +342,8 @@ impl Store for FileStore {
             queue.stop();
             self.notes.append(&mut queue.take_notes());
             match (self.manifest, &self.options.endings) {
-                // The manifest may be offered again before this store is dropped.
+                // A new store of the same manifest may start before this store is dropped. It finds
+                // this queue in the list and waits for the queue's thread.
                 (Some(manifest), Some(endings)) => endings.add(manifest, queue),
                 _ => self.ending = Some(queue),
             }
@@ -454,7 +457,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::DiskFull,
             "make room or receive into another directory",
         ),
-        // Both ends show this text, so it names no flag.
+        // The sender shows this text, too, so it names no flag of the receiver.
         io::ErrorKind::AlreadyExists => (
             ErrorCode::Exists,
             "remove it, or have the receiver replace what exists",
@@ -467,8 +470,9 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Permission,
             "receive into a directory that this user may write",
         ),
-        // No flag of the receiver helps here: something of another kind is in the way, another
-        // receiver takes the transfer, or a file changed meanwhile.
+        // No flag of the receiver helps here: a directory has the name of a sent file, or a file
+        // that of a sent directory; another receiver takes the transfer; or a file changed while it
+        // was compared.
         io::ErrorKind::ResourceBusy => (ErrorCode::Io, ""),
         // Only the start of a thread fails like this, when the system has no room for one.
         io::ErrorKind::WouldBlock => (ErrorCode::Io, sys::THREAD_REMEDY),
@@ -490,7 +494,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
 const STAGING: &str = ".towline";
 /// The most slabs whose hashes may be asked for at a time.
 const HASHES_MAX: usize = 16_384;
-/// How long the drop of a store, or of the last of the [`Endings`], waits at most for the disk.
+/// The longest wait for disk threads when a store, or the last clone of [`Endings`], is dropped.
 const END_WAIT: Duration = Duration::from_secs(2);
 const EIO: i32 = 5;
 

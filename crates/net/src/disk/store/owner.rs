@@ -3,9 +3,9 @@
 //! The manifest names users and groups by the sender's numbers and names. For each of them, the
 //! receiver decides once which of its own users or groups is meant. Staged files and links get
 //! their owner while they are in the store's own directory. A file that is already in place gets
-//! its owner through a descriptor, and only if all its names are the transfer's. Otherwise somebody
-//! who may write in the directory could put a hard link to another user's file there, and have that
-//! file given away.
+//! its owner through a descriptor, and only if all its names (hard links) belong to the transfer.
+//! Otherwise somebody who may write in the directory could put a hard link to another user's file
+//! there, and that file would change owner.
 //!
 //! Invariant: an owner that cannot be set, for want of rights or support, is counted and named
 //! once. It is no reason to fail.
@@ -22,29 +22,29 @@ pub enum Owners {
     /// The user that runs the receiver.
     #[default]
     Receiver,
-    /// The user and the group with the names that they have at the sender. When the sender gives no
-    /// name, or the receiver does not know the name, the user or group with the same number.
+    /// The user and the group with the same names as at the sender. When the sender gives no name,
+    /// or the receiver does not know the name, the user or group with the same number.
     Names,
-    /// The user and the group of the same numbers as at the sender.
+    /// The user and the group with the same numbers as at the sender.
     Numbers,
 }
 
-/// The users and groups of this machine that a manifest's entries get.
+/// The local users and groups that the entries of a manifest get as owners.
 #[derive(Debug)]
 pub(super) struct Ownership {
     users: Vec<Local>,
     groups: Vec<Local>,
     /// For each entry, the index of its user in `users` and of its group in `groups`.
     of: Vec<(u16, u16)>,
-    /// For each group (true) or user (false) that was refused, by its index: the number of entries,
-    /// and the reason.
+    /// The groups (true) and users (false) that could not be set, by their indexes: for how many
+    /// entries, and why.
     refused: BTreeMap<(bool, u16), (u64, String)>,
 }
 
 #[derive(Debug)]
 struct Local {
     number: u32,
-    /// The sender's name or number of the user or group, for messages.
+    /// The user's or group's name or number at the sender, for messages.
     shown: String,
 }
 
@@ -77,7 +77,8 @@ impl Ownership {
             && self.groups[usize::from(group)].number == status.group
     }
 
-    /// Sets the owner of an entry: calls `set` with the numbers that differ.
+    /// Sets the owner of an entry: calls `set` with the user and group numbers that differ from
+    /// those in `status`.
     pub(super) fn set(
         &mut self,
         entry: usize,

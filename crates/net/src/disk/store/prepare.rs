@@ -1,7 +1,7 @@
 //! Before any byte arrives: finds what exists, checks that there is room, makes the directories.
 //!
 //! After a failure, what an earlier attempt staged stays. If no earlier attempt had staged
-//! anything, what this one made is removed.
+//! anything, what this attempt made is removed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(super) struct Preparation {
     pub(super) room: Room,
 }
 
-/// A manifest whose files may be written, and what exists of it already.
+/// A manifest whose files may be written, and what exists of these files already.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) staging: Staging,
@@ -192,7 +192,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Checks early that every name can be given at the end, and finds what is in place already.
+    /// Checks early that every entry can get its final name, and finds the files in place already.
     fn check_names(&mut self) -> Result<(), Fault> {
         // Entries come depth first: below a missing directory everything is missing too.
         let mut absent: Option<&[u8]> = None;
@@ -221,8 +221,8 @@ impl Attempt<'_> {
                     is_ours || self.of.existing != Existing::Refuse
                 }
                 (EntryKind::HardLink, _) => {
-                    // Whether the name leads to its file can be checked only once that file is in
-                    // place.
+                    // Whether the name leads to its file is known only once that file is in place.
+                    // Until then, a file of the same length and time counts as that file.
                     let file = self.manifest.file_called(entry.target);
                     let file = file.map(|file| self.manifest.files()[file].entry as usize);
                     let is_same = |file| is_same(&self.manifest.entry(file), &status);
@@ -237,17 +237,17 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Returns true when a file may get its name although something of that name exists. When
-    /// that is a regular file of the same length and time, and may stay, marks it as in place.
+    /// Returns true when a file may get its name although something of that name exists. If a
+    /// regular file of the same length and time is there and may stay, marks it as in place.
     fn check_file(&mut self, index: usize, entry: &EntryRef<'_>, status: &Status) -> bool {
-        // If an earlier attempt was giving names and this file is not staged, that attempt renamed
-        // it.
+        // If an earlier attempt had begun to give staged files their final names, and this file is
+        // not staged now, that attempt renamed it.
         let is_ours = self.was_committing && self.files[index] == FileState::Absent;
         let may_stay = is_ours || self.of.existing == Existing::SkipUnchanged;
         if may_stay && is_same(entry, status) {
             self.files[index] = FileState::InPlace;
             let file = &self.manifest.files()[index];
-            // The journal records only what is staged, and this file is not.
+            // The journal records only staged files, and this file is in place instead.
             self.held
                 .remove_always(file.start..file.start + file.size_bytes);
             return true;
@@ -255,9 +255,9 @@ impl Attempt<'_> {
         self.of.existing != Existing::Refuse
     }
 
-    /// Checks that there is room for what is still to come. It takes none yet, because a sender may
-    /// announce more than it sends. When another program takes the room meanwhile, the transfer
-    /// fails on the way.
+    /// Checks that there is room for what is still to come. The check reserves no room, because a
+    /// sender may announce more than it sends. If another program takes the room meanwhile, the
+    /// transfer fails on the way.
     fn check_space(&self) -> Result<(), Fault> {
         let mut needs = Needs {
             bytes: 0,
@@ -266,7 +266,7 @@ impl Attempt<'_> {
         for (file, state) in self.manifest.files().iter().zip(&self.files) {
             match state {
                 FileState::InPlace => needs.entries -= 1,
-                // Nobody knows how much of a file with holes needs room.
+                // Nobody knows how much room a file with holes needs.
                 _ if self.has_holes => {}
                 _ => needs.bytes = needs.bytes.saturating_add(file.size_bytes),
             }
@@ -285,7 +285,7 @@ impl Attempt<'_> {
             .filter(|(_, state)| **state == FileState::InPlace)
             .map(|(file, _)| file.start..file.start + file.size_bytes);
         for range in self.held.iter().chain(in_place) {
-            // Ranges that do not fit the set are fetched again.
+            // A range that the set has no room for is fetched again.
             let _is_noted = held.insert(range, |_| {}).is_ok();
         }
         let share = Share::new(self.of.room.clone(), self.held.bytes());

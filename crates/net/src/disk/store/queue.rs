@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed. Waiting
-//! events are bounded, because requests are. Requests are served in the order in which they were
-//! made.
+//! events are bounded, because each follows from a request, and requests are bounded. Requests are
+//! served in the order in which they were made.
 
 use std::{
     collections::VecDeque,
@@ -75,9 +75,9 @@ impl Extent {
         self.pieces.is_empty()
     }
 
-    /// Returns true when this extent is worth waking the disk's thread: the session waits for its
-    /// hashes, or it is at least a quarter full. A wake-up costs as much as writing several
-    /// packets.
+    /// Returns true when the disk's thread should be woken to write this extent: the session waits
+    /// for a hash of its slabs, or the extent is at least a quarter full. For less, a wake-up costs
+    /// too much: as much as writing several packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
         !self.slabs.is_empty() || self.bytes.len() >= self.bytes_max / 4
     }
@@ -92,7 +92,7 @@ impl Extent {
     /// Returns the bytes of `range`, if one piece has all of them and no later piece changed any.
     pub(super) fn find(&self, range: &Range<u64>) -> Option<&[u8]> {
         let touches = |piece: &Range<u64>| piece.start < range.end && range.start < piece.end;
-        // The search begins at the back, because the bytes asked for are mostly the last that came.
+        // The search begins at the newest piece, because it mostly has the range.
         let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| touches(piece))?;
         if range.start < piece.start || piece.end < range.end {
             return None;
@@ -137,8 +137,8 @@ struct State {
 
 impl State {
     fn is_behind(&self) -> bool {
-        // This counts the extent that is being filled, too, which the disk's thread does not have
-        // yet. That one alone never means that the disk is behind.
+        // The left side includes the extent that the session is filling. That extent alone never
+        // means that the disk is behind, so the right side is at least 1.
         self.extents - self.unmade - self.spare.len() > (self.extents / 4).max(1)
     }
 }
@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    // The session's thread calls these.
+    // Functions that the session's thread calls:
 
     pub(super) fn push(&self, request: Request) {
         self.lock().requests.push_back(request);
@@ -188,13 +188,13 @@ impl Queue {
     }
 
     /// Returns true while more than a quarter of the extents are being filled or on their way to
-    /// the disk. The rest is for data that a sender sends before it hears that the disk is behind.
+    /// the disk. The other extents are for data that the sender sends before it hears of that.
     pub(super) fn is_behind(&self) -> bool {
         self.lock().is_behind()
     }
 
-    /// Returns the next event, and what the disk's thread is doing. When the session `holds` an
-    /// extent back, it is woken once that thread has nothing to do.
+    /// Returns the next event, and what the disk's thread is doing. `holds` says that the session
+    /// holds an extent back: the session is then woken once the disk's thread has nothing to do.
     pub(super) fn poll(&self, holds: bool) -> (Option<StoreEvent>, Idle) {
         let mut state = self.lock();
         let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
@@ -210,7 +210,7 @@ impl Queue {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Drops the events, and the requests that wait, except those that write content.
+    /// Drops all events, and all queued requests except those that write content.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
@@ -226,7 +226,7 @@ impl Queue {
         self.lock().is_ended
     }
 
-    /// Waits at most `at_most` for the disk's thread to end, because a disk may hang.
+    /// Waits for the disk's thread to end, but no longer than `at_most`, because a disk may hang.
     pub(super) fn wait_for_end(&self, at_most: Duration) {
         let ended = self
             .end
@@ -234,9 +234,9 @@ impl Queue {
         drop(ended);
     }
 
-    // The disk's thread calls these.
+    // Functions that the disk's thread calls:
 
-    /// Waits for the next request; `None` when there will be none.
+    /// Waits for the next request and returns it; `None` when no more requests will come.
     pub(super) fn next(&self) -> Option<Request> {
         let mut state = self.lock();
         loop {
@@ -277,7 +277,7 @@ impl Queue {
         let has_caught_up = was_behind && !state.is_behind();
         drop(state);
         if has_caught_up {
-            // The session may leave its connection unread while the disk is behind.
+            // The session may have stopped reading its connection because the disk was behind.
             self.wake();
         }
     }
@@ -299,11 +299,11 @@ impl Queue {
         self.lock().notes.push(note);
     }
 
-    /// Notes that the disk's thread has ended, perhaps by a bug.
+    /// Notes that the disk's thread has ended, perhaps by a panic.
     pub(super) fn ended(&self) {
         let mut state = self.lock();
         state.is_ended = true;
-        // The queue may be kept longer than the thread lives; it then holds no content.
+        // The session may keep the queue after the thread has ended, so free its content now.
         state.requests = VecDeque::new();
         state.spare = Vec::new();
         drop(state);
@@ -338,13 +338,13 @@ impl std::fmt::Debug for Queue {
 
 /// The most bytes of an extent. One extent puts hundreds of small writes together.
 pub(super) const EXTENT_BYTES: usize = 256 << 10;
-/// The fewest extents of [`EXTENT_BYTES`] in a queue. A queue with less memory has shorter extents,
-/// but none is shorter than [`EXTENT_BYTES_MIN`].
+/// How many extents of [`EXTENT_BYTES`] a queue must have room for. A queue with less memory has
+/// shorter extents, but none is shorter than [`EXTENT_BYTES_MIN`].
 const EXTENTS_MIN: usize = 4;
-/// Bytes of the shortest extent: two of the longest blocks that come over a control connection.
+/// Bytes of the shortest extent: room for two of the longest blocks that a connection carries.
 const EXTENT_BYTES_MIN: usize = 64 << 10;
-/// The most pieces of an extent. A block mostly has a thousand bytes or more, so an extent is
-/// usually full of bytes before it has this many pieces.
+/// The most pieces of an extent. A piece mostly has a thousand bytes or more, so an extent usually
+/// reaches [`EXTENT_BYTES`] before it has this many pieces.
 const PIECES_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! By then, everything in the transfer is verified, synced and in place.
 //!
 //! Only directories of the manifest are looked into. The receive directory itself is looked into
-//! only when everything sent is the contents of directories. Each directory is opened beneath the
-//! receive directory. Symbolic links and mount points are not followed, neither on the way there
-//! nor in what is deleted. A link is deleted itself, never what it leads to.
+//! only when the sender sent the contents of one or more directories, without the directories
+//! themselves. Each directory is opened beneath the receive directory. Symbolic links and mount
+//! points are not followed. A link is deleted itself, never what it leads to.
 //!
 //! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file. When the
 //! sender could not read everything, nothing at all is deleted. When the sender's rules have left

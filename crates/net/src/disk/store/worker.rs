@@ -127,7 +127,7 @@ impl Worker {
         if let Err(fault) = served {
             self.has_failed = true;
             self.events.push(fault.event(&self.shown));
-            // What is staged is kept, or removed, before the session hears of the failure.
+            // The staged content is kept, or removed, before the session hears of the failure.
             self.release();
         }
         self.queue.tell(&mut self.events);
@@ -137,7 +137,7 @@ impl Worker {
         self.release();
     }
 
-    /// Keeps what is staged for a later attempt, or removes it.
+    /// Removes the staged content, or keeps it so that a later attempt can use it.
     fn release(&mut self) {
         let Some(mut staging) = self.staging.take() else {
             return;
@@ -145,7 +145,7 @@ impl Worker {
         if self.is_committed || !self.keep || staging.is_worthless() {
             staging.claim.clear();
         } else {
-            // If this fails, a later attempt only fetches more content again.
+            // If this fails, the only harm is that a later attempt fetches more content again.
             let _is_told = staging.tell_journal(true).is_ok();
         }
     }
@@ -160,6 +160,7 @@ impl Drop for End {
     }
 }
 
-/// How long a store waits at most for the former stores of its manifest. A disk that stands still
-/// mostly goes on well within this time, and a sender waits longer than this for progress.
+/// The longest time that a store waits for the former stores of its manifest. A stalled disk
+/// usually works again well within this time, and a sender waits longer than this for progress, so
+/// that it does not give up meanwhile.
 const FORMER_WAIT: Duration = Duration::from_secs(10);

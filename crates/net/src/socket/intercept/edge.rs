@@ -66,7 +66,7 @@ impl Edge {
         ])
     }
 
-    /// Draws how many of `datagrams` a call may send.
+    /// Draws at random how many of `datagrams` datagrams a send may take.
     pub(crate) fn shorten(&mut self, datagrams: usize) -> usize {
         if datagrams > 1 && self.faults.short.draw(&mut self.rng) {
             self.is_full_next = true;

@@ -1,4 +1,4 @@
-//! The faults to inject, and how often: their text form and its meaning.
+//! Which faults to inject and how often, and the text form of these settings.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ macro_rules! faults {
         /// [`fmt::Display`] writes can be read back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Faults {
-            /// Seed of every draw: the same seed and traffic give the same faults. Default 1.
+            /// Random seed: the same seed and traffic give the same faults. Default 1.
             pub seed: u64,
             $(#[doc = $chance_help] pub $chance: Chance,)+
             $(#[doc = $switch_help] pub $switch: bool,)+

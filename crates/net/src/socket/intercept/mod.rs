@@ -1,8 +1,9 @@
-//! Faults on purpose, in shipped builds too: users can reproduce a loss report in the field, and
-//! tests reach code that a healthy network never runs.
+//! Faults on purpose, in shipped builds too: users can reproduce losses in the field, and tests
+//! reach code that a healthy network never runs.
 //!
-//! [`Intercept`] wraps any [`Io`] and applies faults to each datagram that it receives, after the
-//! GRO split. The same [`Faults`] make system calls fail below it, inside [`crate::UdpIo`].
+//! [`Intercept`] wraps any [`Io`] and applies faults to each single datagram, even if the kernel
+//! delivered several in one buffer (GRO). The same [`Faults`] make system calls fail inside
+//! [`crate::UdpIo`].
 //!
 //! ```text
 //! run loop <── Intercept (loss, duplicate, corrupt) <── UdpIo (errno, short, nogso) <── kernel
@@ -114,8 +115,8 @@ struct Spoiler<'a> {
 }
 
 impl Spoiler<'_> {
-    /// Copies the datagrams that survive, back to back. Returns the number of bytes written; `None`
-    /// when no datagram survived.
+    /// Copies the datagrams that are not lost on purpose to `slot`, back to back, with the other
+    /// faults applied. Returns the number of bytes written; `None` when all datagrams were lost.
     fn copy(&mut self, bytes: &[u8], segment: usize, slot: &mut [u8]) -> Option<usize> {
         let mut len = 0;
         let mut survivors = 0;
@@ -164,9 +165,9 @@ impl<I: Io> Io for Intercept<I> {
             self.held = RecvBatch::new(batch.slots(), batch.slot_bytes());
             self.next = 0;
         }
-        // When all received datagrams were lost on purpose, this receives again, at most
-        // [`RECEIVES_MAX`] times. More may wait in the socket, and an owner that gets an empty
-        // batch may go to sleep.
+        // If all received datagrams were lost on purpose, receive again, at most [`RECEIVES_MAX`]
+        // times: more may wait in the socket, and a caller that gets an empty batch may go to
+        // sleep.
         for _bounded in 0..RECEIVES_MAX {
             if !self.has_held() {
                 self.held.clear();
@@ -218,5 +219,5 @@ impl<I: Io> Io for Intercept<I> {
     }
 }
 
-/// The most receive calls of one `recv` while no datagram survives.
+/// How many times one `recv` receives, at most, while all datagrams are lost on purpose.
 const RECEIVES_MAX: usize = 64;

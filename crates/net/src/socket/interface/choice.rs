@@ -1,9 +1,10 @@
 //! Chooses the interface for a group or host, and checks that it can be used.
 //!
-//! The user names the interface by name, address or prefix, or leaves it to the kernel's route. The
-//! checks come in this order. The interface is up. For a group, it carries multicast (loopback
-//! excepted). It has a usable address of the family. For a group, packets from its own network pass
-//! reverse-path filtering. Lesser problems become notes.
+//! The user names the interface by name, address or prefix, or leaves the choice to the kernel's
+//! route. These are the checks, in order. The interface is up. For a group, it carries multicast or
+//! is the loopback interface. It has a usable address of the destination's family. For a group,
+//! packets from the interface's own network pass reverse-path filtering. Lesser problems become
+//! notes.
 
 use std::{
     fmt, fs,
@@ -15,7 +16,7 @@ use sys::netlink::{RouteKind, RouteQuery, Rtnetlink};
 
 use super::{Interface, InterfaceAddress, InterfaceError, Interfaces, Scope, network};
 
-/// How a user names an interface. As text, in this order:
+/// How a user names an interface. The first row that a text fits says what it means:
 ///
 /// | text | means | example |
 /// |---|---|---|
@@ -23,7 +24,8 @@ use super::{Interface, InterfaceAddress, InterfaceError, Interfaces, Scope, netw
 /// | `ADDRESS` | the interface with this address | `10.0.0.7`, `::1` |
 /// | any other | the interface of this name, or of this number | `eth0`, `2` |
 ///
-/// When several interfaces match an address or prefix, choosing one is an error that names them.
+/// When an address or prefix matches several interfaces, the choice fails, and the error names
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// By its name, or by its number when no interface has that name.
@@ -120,7 +122,8 @@ impl Interfaces {
     /// or else the only interface that can reach the group.
     ///
     /// # Errors
-    /// When the interface cannot be used, or none is obvious; the text has the remedy.
+    /// When the interface cannot be used, or no interface is the obvious one; the text has the
+    /// remedy.
     pub fn choose(
         &self,
         wanted: Option<&Selector>,
@@ -270,8 +273,8 @@ impl Interfaces {
 pub(super) trait Routing {
     /// Says how a packet would leave; `None` when it could not.
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop>;
-    /// Returns true when the kernel drops an IPv4 packet that comes by `interface`, unless packets
-    /// to its source would leave by `interface`, too.
+    /// Returns true when the kernel accepts an IPv4 packet that arrives by `interface` only if
+    /// packets to the packet's source would leave by `interface`, too.
     fn is_strict(&self, interface: &str) -> bool;
 }
 
@@ -343,7 +346,7 @@ fn source_address(
     if let Some(one) = usable.iter().find(|one| Some(one.ip) == preferred) {
         return Ok(one.ip);
     }
-    // Packets to a group beyond the link need a source address that is valid there.
+    // Packets that go beyond the link need a source address that is valid beyond it.
     let global = usable.iter().find(|one| one.scope != Scope::Link);
     if let Some(one) = global.or_else(|| usable.first()) {
         return Ok(one.ip);
@@ -383,8 +386,8 @@ fn check_condition(
     Ok(())
 }
 
-/// Returns another address of the same network, to test the path back with; `None` when there is
-/// none.
+/// Returns another address of the network of `address`, to test the path back with; `None` when
+/// there is nothing to test.
 fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
     if let Some(peer) = address.peer {
         return Some(peer);
@@ -400,7 +403,8 @@ fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
             };
             Some(IpAddr::V4(other.into()))
         }
-        // Answers to a link-local address leave by the interface of its link: no route decides.
+        // A link-local address needs no test: answers to it always leave by the interface of its
+        // link.
         (IpAddr::V6(net), IpAddr::V6(own)) if prefix < 127 && !is_link_local(own) => {
             let first = u128::from(net) + 1;
             let other = if u128::from(own) == first {

@@ -49,8 +49,8 @@ pub enum InterfaceError {
         family: &'static str,
         /// The group or host to reach.
         destination: IpAddr,
-        /// An address of the family that the interface has and cannot use, with its state; `None`
-        /// when there is none.
+        /// An address of this family that the interface has but cannot use, with the address's
+        /// state; `None` if it has no such address.
         detail: Option<String>,
     },
     /// The kernel has no route to the destination, and no single interface is obvious.
@@ -125,7 +125,7 @@ impl InterfaceError {
         }
     }
 
-    /// Says what to do about it, when something can be done.
+    /// Says what to do about the problem, when something can be done.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {

@@ -205,7 +205,8 @@ pub struct InterfaceFlags {
     pub loopback: bool,
     /// Can send to all stations.
     pub broadcast: bool,
-    /// Claims to carry multicast. Loopback does not, though Linux delivers multicast on it.
+    /// Claims to carry multicast. The loopback interface makes no such claim, though Linux delivers
+    /// multicast on it.
     pub multicast: bool,
     /// Up and with a carrier.
     pub running: bool,
@@ -234,7 +235,7 @@ impl InterfaceFlags {
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Leading bits that belong to the network; `None` where the system does not say.
+    /// How many leading bits belong to the network; `None` where the system does not say.
     pub prefix: Option<u8>,
     /// How far the address is valid.
     pub scope: Scope,
@@ -315,7 +316,7 @@ fn network(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// Returns the driver kind where the kernel names one, else a name for the hardware type.
+/// Returns the driver kind if the kernel names one, otherwise a name for the hardware type.
 fn kind(link: &Link) -> String {
     if let Some(kind) = &link.kind {
         return kind.clone();

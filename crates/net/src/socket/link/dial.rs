@@ -1,8 +1,9 @@
 //! Dialling: how a control connection begins, and what happens when that takes long.
 //!
-//! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
-//! that is not open after [`SECOND_AFTER`] is dialled a second time in parallel. The attempt that
-//! opens first stays. The second one is given up before the kernel would repeat its SYN.
+//! When a SYN or the answer to it is lost, the kernel repeats it only after a whole second. So a
+//! connection that is not open after [`SECOND_AFTER`] is dialled a second time in parallel. The
+//! attempt that opens first stays. The second attempt is given up before the kernel would repeat
+//! its SYN.
 
 use std::{
     io,
@@ -100,22 +101,22 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
     attempt
 }
 
-/// How long an attempt to connect lasts before a second one starts: well below the second after
-/// which the kernel repeats a lost packet. Where a round trip takes longer, the connection that is
-/// not needed is closed again.
+/// How long an attempt to connect lasts before a second attempt starts in parallel: well below 1 s,
+/// after which the kernel repeats a lost SYN. If a round trip takes longer than this, both attempts
+/// may succeed, and one is closed again.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
-/// How long a second attempt lasts: it ends before the kernel repeats its SYN after a second. From
-/// then on the repeats of the first attempt are enough. If the kernel repeated both, a forged
-/// announcement would make a receiver send more than three times the announcement's bytes to a host
-/// that does not answer.
+/// How long the parallel attempt lasts. It ends before the kernel would repeat its SYN, after 1 s.
+/// The first attempt's repeats are enough. If the SYNs of both were repeated, a forged announcement
+/// would make a receiver send more than three times the announcement's bytes to a host that does
+/// not answer.
 pub(super) const SECOND_LASTS: Duration = Duration::from_millis(800);
-/// Connections that may wait to be accepted: a thousand receivers may dial at once.
+/// How many connections may wait to be accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
-/// The shortest time beyond the round trip after which TCP repeats a lost report or answer. It is
-/// short because a session begins and ends with exchanges in which each end waits for the other.
+/// TCP repeats a lost packet after the round trip and at least this time. The time is short
+/// because, at the beginning and the end of a session, each end waits for the other's packets.
 const RESEND_MIN: Duration = Duration::from_millis(20);
-/// The longest delay of an acknowledgement: well below [`RESEND_MIN`], or TCP would repeat data
-/// that arrived.
+/// The longest delay of an acknowledgement: well below [`RESEND_MIN`], because otherwise TCP would
+/// repeat data that has arrived.
 const ACK_MAX: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

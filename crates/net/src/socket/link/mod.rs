@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  open ──> Connecting ──> Open ──close──> Flushing ──all sent──> Lingering ──EOF or time──> gone
-//!  accept ───────────────> Open ──EOF, reset──> gone (Closed is told)
+//!  accept ───────────────> Open ──EOF, reset──> gone (event `Closed`)
 //! ```
 //!
-//! When we close a connection, we send what is queued, then the end. We keep the connection until
-//! the peer has seen the end, but no longer than [`LINGER`], and less long when a new connection
-//! needs its place. If we dropped it at once, unread bytes would cause a reset, which would destroy
-//! the last report. After [`Links::close`] no event of that connection follows.
+//! When we close a connection, we send the queued bytes, then the end of the stream. We keep the
+//! connection until the peer closes it too, for at most [`LINGER`], or until a new one needs its
+//! place. If we dropped it at once, unread bytes from the peer would cause a reset, and the peer
+//! could lose our last bytes. After [`Links::close`] no event of that connection follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -69,8 +69,8 @@ pub(super) struct Links {
     /// when an accept is next: between two accepts, an open connection gets a turn.
     accepts_left: u32,
     is_accepts_turn: bool,
-    /// The time until which the listener is not polled, because the connection that waits cannot
-    /// even be refused.
+    /// The time until which the listener is not polled, because no descriptor is left even to
+    /// refuse the connection that waits.
     rests_until: Option<Instant>,
     queue_bytes: usize,
     links_max: usize,
@@ -120,7 +120,7 @@ impl Links {
             }
         };
         let listener = match dial::listen(address) {
-            // A host without IPv6 still has all its IPv4 addresses.
+            // Without IPv6, this host listens on all its IPv4 addresses.
             Err(error) if is_all_of_ipv6(address, &error) => {
                 let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
                 dial::listen(all)
@@ -163,7 +163,7 @@ impl Links {
     }
 
     /// Sends what the kernel takes, straight from the caller's memory if nothing is queued before
-    /// it, and queues as much more as there is room for. Returns the number of bytes taken.
+    /// it. Queues as much of the rest as there is room for. Returns the number of bytes taken.
     pub(super) fn send(
         &mut self,
         id: LinkId,
@@ -195,8 +195,8 @@ impl Links {
         taken
     }
 
-    /// Stops or resumes reading. While paused, the kernel keeps what arrives, and its window then
-    /// stops the peer.
+    /// Stops or resumes reading. While paused, the kernel keeps what arrives, until its full TCP
+    /// window stops the peer.
     pub(super) fn pause(&mut self, id: LinkId, is_paused: bool, readiness: &Readiness) {
         if let Some(link) = self.links.get_mut(&id.0) {
             link.is_paused = is_paused;
@@ -263,7 +263,7 @@ impl Links {
         }
     }
 
-    /// Looks at what holds each open connection back, if it is time.
+    /// Measures what holds back each open connection, if the next measurement is due.
     pub(super) fn look(&mut self, now: Instant) {
         if !self.watch.is_due(now, self.links.len()) {
             return;
@@ -277,7 +277,7 @@ impl Links {
         }
     }
 
-    /// Returns what held the connections to each peer back, as far as [`Links::look`] has looked.
+    /// Returns what held back the connections to each peer, as [`Links::look`] has measured it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = (SocketAddr, HeldBack)> + '_ {
         self.watch.iter()
     }
@@ -315,8 +315,8 @@ impl Links {
         earliest(redial.map(|redial| redial.0), second.map(|second| second.0))
     }
 
-    /// Dials each peer again whose first attempt takes long and was not reported by the last poll.
-    /// Gives up second attempts that have lasted [`SECOND_LASTS`].
+    /// Dials a second time for each connection that takes long to open, unless the last poll found
+    /// it ready. Gives up second attempts that have lasted [`SECOND_LASTS`].
     pub(super) fn attend_dials(&mut self, readiness: &Readiness, tally: &mut Tally) {
         if self.redials.is_empty() && self.seconds.is_empty() {
             return;
@@ -366,7 +366,7 @@ impl Links {
         }
     }
 
-    /// Returns true when [`Links::event`] has something to look at.
+    /// Returns true when [`Links::event`] may have an event to return.
     pub(super) fn has_work(&self) -> bool {
         self.may_accept || !self.events.is_empty() || !self.ready.is_empty()
     }
@@ -414,9 +414,8 @@ impl Links {
                 let Some(listener) = &self.listener else {
                     return;
                 };
-                // Without the spare descriptor, this connection would stay in the backlog and keep
-                // us awake. The spare one is freed first, because the kernel looks for a descriptor
-                // before it takes a connection out.
+                // To take this connection out of the backlog, where it would keep us awake, the
+                // kernel needs a free descriptor: the spare one is freed first.
                 self.spare = None;
                 let refused = listener.accept();
                 self.may_accept &= refused.is_ok();
@@ -432,10 +431,10 @@ impl Links {
         }
     }
 
-    /// Gives up a connection that this end has closed, to make room for a new one. It takes the
-    /// oldest that has sent everything and only waits for its peer to close. If there is none, it
-    /// takes the oldest of all closed ones, whose last bytes are then lost. Returns false when this
-    /// end has closed none.
+    /// Gives up a connection that this end has closed, to make room for a new one. Chooses the
+    /// oldest that has sent everything and only waits for its peer to close. If there is none,
+    /// chooses the oldest of all closed ones, whose last bytes are then lost. Returns false when
+    /// this end has closed none.
     fn end_oldest_lingering(&mut self) -> bool {
         let links = &self.links;
         while let Some((_, id)) = self.lingering.front()
@@ -690,7 +689,7 @@ const MANY_LINKS: usize = 64;
 /// The most connections that are accepted between two polls, so that open ones are served even when
 /// many new ones come.
 const ACCEPTS_MAX: u32 = 64;
-/// How long the listener is not polled when no descriptor is left, even to refuse connections.
+/// How long the listener is not polled after no descriptor was left even to refuse a connection.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 /// The longest time that a connection is kept after its close, so that the queued bytes are sent
 /// and the peer sees the end.

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   look:      |----moved----|----moved----|---still---|----moved----|---still---
-//!   counted:   |<------------------------------------------------->| the last rest is not
+//!   counted:   |<------------------------------------------------->| the last still time is not
 //! ```
 //!
-//! When nothing moves at the end, the peer is at work with what it has received, so the connection
-//! delays nobody. A pause between data counts, because something caused it.
+//! When nothing moves at the end, the peer is at work with the data that it has received, so the
+//! connection delays nobody. A pause between data counts, because something held the data back.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -20,13 +20,13 @@ use crate::{NetworkSigns, TcpShares};
 pub struct HeldBack {
     /// For each cause, the time for which it held the connections back.
     pub shares: TcpShares,
-    /// The kernel's counts of bytes sent, bytes sent again and timeouts while data moved, and its
-    /// round trips.
+    /// The bytes sent, the bytes sent again and the timeouts while data moved, and the round-trip
+    /// times, all as the kernel counts them.
     pub signs: NetworkSigns,
 }
 
 impl HeldBack {
-    /// Returns the time and counts that were added since `earlier`, an earlier state for this peer.
+    /// Returns the time and counts that were added since `earlier`, an older value for this peer.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -63,7 +63,8 @@ impl Watch {
         self.looked_at.is_none_or(|at| now.since(at) >= interval)
     }
 
-    /// Takes the kernel's counts for the connection `id` to `peer`, and the state of its buffers.
+    /// Takes the kernel's counts for the connection `id` to `peer`, and the state of the
+    /// connection's buffers.
     pub(super) fn look(
         &mut self,
         now: Instant,

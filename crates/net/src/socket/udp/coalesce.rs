@@ -1,10 +1,11 @@
-//! Coalesces receives: under load a receiver sleeps a while instead of waking up for every burst.
+//! Fewer wake-ups: under load a receiver sleeps a while instead of waking up for every burst.
 //!
-//! A wake-up costs as much as receiving ten packets, and each run of packets from a sender is a
-//! burst, every few hundred microseconds. While many packets come, a wait sleeps without looking,
-//! and the next receive takes what came during the sleep. Timers wait too, so that requests and
-//! reports go into one packet instead of several. When packets no longer come, waits are as usual.
-//! A sleep is so short that, at the rate just seen, only a small part of the socket's buffer fills.
+//! A wake-up costs as much as receiving ten packets. Every few hundred microseconds, a run of
+//! packets from a sender comes as a burst. While many packets come, a wait sleeps without looking,
+//! and the next receive takes what came during the sleep. Timers wait for the sleep's end, too, so
+//! requests and reports go into one packet instead of several. When packets no longer come,
+//! waits are as usual. A sleep is so short that, at the rate just seen, only a small part of the
+//! socket's buffer fills.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Coalescing {
     }
 }
 
-/// The fewest packets since the last wait that make a stream; with fewer, a wait does not sleep.
+/// Packets count as a stream when at least this many came since the last wait; otherwise a wait
+/// does not sleep.
 const PACKETS_MIN: u64 = 8;
 /// A sleep ends before packets, at the rate just seen, fill more than 1/16 of the buffer. The part
 /// is small because the kernel counts about twice a packet's bytes against the buffer, and because

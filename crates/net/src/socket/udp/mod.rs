@@ -1,5 +1,5 @@
-//! A back end of the run loop over real sockets: UDP for packets, TCP for control connections,
-//! epoll.
+//! A back end of the run loop over real sockets: UDP for packets, TCP for control connections, and
+//! epoll to wait for both.
 //!
 //! ```text
 //!              recv ──> readiness (epoll) ──> group socket ─┐
@@ -14,9 +14,9 @@
 //! Which system call comes next depends on the results of the last ones. The module `rhythm` has a
 //! drawing of this.
 //!
-//! Invariants: only `wait` blocks. Every datagram, call and failure is counted. Nothing is
-//! allocated for packets or runs, except a second batch: at the first sleep in the group's socket,
-//! and again when the owner's batch has changed its shape.
+//! Invariants: only `wait` blocks. Every datagram, call and failure is counted. Packets and runs
+//! need no allocation, except a second batch: at the first sleep in the group's socket, and again
+//! after the owner's batch has changed its shape.
 
 use std::{
     net::SocketAddr,
@@ -56,7 +56,7 @@ use send::{Blocked, Sender};
 mod sleep;
 use sleep::{GroupSleep, SLEEP_MAX};
 
-/// The sockets of one session and the loop's way to wait for them.
+/// The sockets of one session, and the means to wait for them.
 #[derive(Debug)]
 pub struct UdpIo {
     setup: UdpSetup,
@@ -78,7 +78,8 @@ impl UdpIo {
     /// Opens the sockets of a session.
     ///
     /// # Errors
-    /// When the system refuses something; the error names it, the address and what to do about it.
+    /// When the system refuses something; the error says what was refused, for which address, and
+    /// what to do about it.
     pub fn open(mut setup: UdpSetup) -> Result<Self, SystemError> {
         if setup.is_raw() {
             // The socket is raw, and the kernel segments and coalesces only UDP.
@@ -106,8 +107,8 @@ impl UdpIo {
         }
         if !has_gro {
             for port in ports.iter() {
-                // Coalescing is off by default. It may have been switched on for one socket before
-                // it failed for the other.
+                // Coalescing may be on for the first socket although the second refused it. If the
+                // kernel refuses this call, too, coalescing was never on.
                 let _was_off_already = port.socket.set_gro(false);
             }
         }
@@ -175,10 +176,10 @@ impl UdpIo {
         self.settle_drops();
     }
 
-    /// Lets waits sleep for up to `at_most` under load, without looking at anything; less when too
-    /// much of the socket's buffer would fill. This is for an owner to whom throughput matters more
-    /// than delay: timers, [`Waker`]s and control connections wait for the end of the sleep, too.
-    /// Zero, the default, means never. Only an owner with [`WaitStrategy::Block`] sleeps so.
+    /// Lets each wait under load sleep for up to `at_most`, so that one receive takes many packets.
+    /// A wait sleeps less when the socket's buffer would fill too far. The price is delay: timers,
+    /// [`Waker`]s and control connections wait for the end of the sleep. Zero, the default,
+    /// switches this off. Only waits with [`WaitStrategy::Block`] sleep in this way.
     pub const fn coalesce(&mut self, at_most: Duration) {
         self.coalescing.set(at_most);
     }
@@ -189,8 +190,8 @@ impl UdpIo {
         self.tally.take_warning()
     }
 
-    /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken a datagram, or has refused none except for want of room.
+    /// Returns the error of the last datagram that the kernel refused, if the kernel has taken none
+    /// so far; else `None`. A datagram that must wait for room does not count as refused.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -216,8 +217,7 @@ impl UdpIo {
         &self.setup
     }
 
-    /// Accepts no more control connections; those that are open stay. The kernel refuses others
-    /// from here on.
+    /// Stops accepting control connections: open ones stay, and the kernel refuses new ones.
     pub fn stop_listening(&mut self) {
         self.links.stop_listening();
     }
@@ -274,7 +274,7 @@ impl UdpIo {
     }
 
     /// Returns true for a receiver that spins. Between two polls of everything, it receives from
-    /// the group's socket without asking first: one call for a packet instead of two.
+    /// the group's socket without a poll before: one call for a packet instead of two.
     fn tries_first(&self) -> bool {
         self.setup.role == Role::Receiver && self.rhythm.is_spinning()
     }
@@ -288,8 +288,8 @@ impl UdpIo {
             && self.sleep.is_possible(until)
     }
 
-    /// Returns true for a receiver that sleeps while it waits. All packets of a receiver come by
-    /// the group's socket; a source receives by both sockets.
+    /// Returns true for a receiver that sleeps while it waits. Returns false for a source: it must
+    /// watch two sockets, but all packets of a receiver come by the group's.
     fn is_blocking_receiver(&self) -> bool {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
@@ -315,7 +315,8 @@ impl UdpIo {
         self.rhythm.end_wait(filled.unwrap_or(0) > 0);
     }
 
-    /// Coalesces receives: sleeps once while packets are streaming. Returns true when it slept.
+    /// Sleeps once if many packets come, so that the next receive takes them together. Returns true
+    /// when it slept.
     fn rests(&mut self) -> bool {
         if !self.coalescing.is_on() || self.setup.options.wait != WaitStrategy::Block {
             return false;
@@ -329,8 +330,9 @@ impl UdpIo {
         rest.is_some()
     }
 
-    /// Asks the kernel to report room to send if a run waits for it. Counts the drops that no
-    /// packet has reported. Returns when the wait that follows must end.
+    /// If a run waits for room to send, asks the kernel to report room. Adds to the counters the
+    /// drops that no received packet has reported. Returns the time at which the next wait must
+    /// end.
     fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Instant> {
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
         let until = match blocked {
@@ -342,7 +344,7 @@ impl UdpIo {
         base::earliest(until, self.links.due())
     }
 
-    /// Counts drops that no received packet has reported.
+    /// Adds to the counters the drops that no received packet has reported.
     fn settle_drops(&mut self) {
         let group = self.ports.group.iter_mut();
         for port in group.chain([&mut self.ports.upstream]) {
@@ -350,8 +352,8 @@ impl UdpIo {
         }
     }
 
-    /// Does what [`UdpIo::prepare_wait`] does, for an owner that waits for this descriptor together
-    /// with others.
+    /// Prepares a wait in which the owner watches this descriptor together with others. Returns the
+    /// time at which that wait must end.
     pub(super) fn wait_elsewhere(&mut self, until: Option<Instant>) -> Option<Instant> {
         self.tally.counters.waits += 1;
         self.rhythm.note_own_wait();
@@ -511,7 +513,7 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// The most ICMP reports that are thrown away at a time; the kernel reports the rest again.
+/// The most ICMP reports that one poll discards; the kernel offers the rest at the next poll.
 const REPORTS_MAX: usize = 64;
 /// How long to wait before the next try when a queue beyond the socket is full.
 const RETRY_AFTER: Duration = Duration::from_micros(100);

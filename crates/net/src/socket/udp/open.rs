@@ -14,7 +14,7 @@
 //! socket bound to a group gets nothing that was sent elsewhere.
 //!
 //! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state
-//! machines drop those of other sessions. A receiver's upstream socket then gets no packet at all.
+//! machines drop those of other sessions. A receiver's upstream socket is set to receive nothing.
 //!
 //! A source blocks its own address in the group: otherwise its own data would loop back to it,
 //! which costs a fifth of the speed. Receivers on its host therefore send each multicast packet
@@ -66,8 +66,8 @@ pub struct UdpSetup {
 }
 
 impl UdpSetup {
-    /// Makes the setup of a session of `role` at `destination`, on the interface with this index
-    /// and local address.
+    /// Makes the setup for the end `role` of a session at `destination`. `interface` is the index
+    /// of the interface, and `local` is this end's address on it.
     #[must_use]
     pub fn new(role: Role, destination: SocketAddr, interface: u32, local: IpAddr) -> Self {
         Self {
@@ -89,7 +89,8 @@ impl UdpSetup {
         self
     }
 
-    /// Sets whether a source takes upstream packets on another port when the session's is taken.
+    /// Sets whether a source takes upstream packets on another port when another program has the
+    /// session's port.
     #[must_use]
     pub const fn shares_port(mut self, shares_port: bool) -> Self {
         self.shares_port = shares_port;
@@ -103,7 +104,8 @@ impl UdpSetup {
         self
     }
 
-    /// Returns `address` to send to or bind, with the interface as its scope where IPv6 needs one.
+    /// Returns `address` in the form for sending or binding: with the interface as its scope if
+    /// IPv6 needs a scope.
     pub(crate) fn scoped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V6(v6) if v6.scope_id() == 0 && needs_scope(*v6.ip()) => {
@@ -150,9 +152,10 @@ pub(super) struct Port {
     pub(super) interest: Interest,
     /// True when a datagram may be there to receive.
     pub(super) is_ready: bool,
-    /// The highest drop count of this socket that the kernel has told.
+    /// The highest drop count that the kernel has reported for this socket.
     drops: u32,
-    /// True when something was received since the kernel was last asked for its drop count.
+    /// True when something was received since the kernel was last asked for this socket's drop
+    /// count.
     pub(super) owes_drops: bool,
 }
 
@@ -186,8 +189,8 @@ impl Port {
         }
     }
 
-    /// Asks for the drop count once when a stretch of receiving ends, because no later message
-    /// reports the last drops.
+    /// Asks the kernel for the drop count if something was received since it was last asked. Called
+    /// before a wait: only the next datagram, perhaps much later, would report the latest drops.
     pub(super) fn settle_drops(&mut self, tally: &mut Tally) {
         if std::mem::take(&mut self.owes_drops)
             && let Ok(drops) = self.socket.drops()
@@ -207,7 +210,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Opens what `setup` asks for. Warns of what the system granted only in part.
+    /// Opens what `setup` asks for. Warns of options that the system granted only in part.
     pub(super) fn open(setup: &UdpSetup, tally: &mut Tally) -> Result<Self, SystemError> {
         setup.check()?;
         let upstream = setup.open_upstream(tally)?;
@@ -385,7 +388,8 @@ impl UdpSetup {
         let granted = socket
             .set_receive_buffer(asked)
             .map_err(|e| SystemError::system("set the receive buffer of", target, &e))?;
-        // The other socket of the pair receives little, so one warning is enough.
+        // Of a session's sockets, only one receives much: only a small buffer there needs a
+        // warning.
         let takes_much = match self.role {
             Role::Source => Socket::Upstream,
             Role::Receiver => Socket::Group,

@@ -1,13 +1,13 @@
 //! Receives many datagrams with one call, coalesced where the kernel can.
 //!
-//! When datagrams come coalesced, a call is offered only [`COALESCED_DEPTH`] buffers. Their bytes
-//! are then still in the cache when the endpoint looks at them. When datagrams come singly, only a
-//! few of them would share the cost of such a call. So a call that filled all its buffers is
-//! followed by a call with twice as many.
+//! While datagrams come coalesced, a receive call gets only [`COALESCED_DEPTH`] buffers, so that
+//! their bytes are still in the cache when the endpoint looks at them. While datagrams come singly,
+//! so few buffers would let only a few datagrams share the cost of a call. So after a call that
+//! filled all its buffers, the next call gets twice as many.
 //!
-//! A socket that filled fewer buffers than it was offered is empty. Only a receiver that spins, or
-//! that sleeps in this socket, asks it again before the poll set reports it as ready. The kernel
-//! reports what it dropped at a full buffer together with the next message.
+//! A call that filled fewer buffers than it got has emptied the socket. Only a receiver that spins,
+//! or that sleeps in this socket, reads it again before the poll set reports it as ready. The
+//! kernel reports drops at a full socket buffer together with the next message.
 
 use std::{
     io,
@@ -135,8 +135,8 @@ impl Collector {
         if self.has_gro { self.depth } else { MANY_MAX }
     }
 
-    /// Adapts the number of buffers for the next receive call to the last call, which gave `count`
-    /// messages. `is_filled` is true when the messages filled all buffers of that call.
+    /// Sets how many buffers the next receive call is offered. The last call gave `count` messages;
+    /// `is_filled` is true when these filled all buffers of that call.
     fn adapt(&mut self, is_filled: bool, count: usize) {
         let is_single = |index| {
             let message = self.inbox.message(index);
@@ -223,13 +223,13 @@ const COALESCED_DEPTH: usize = 4;
 /// coalesced, only [`COALESCED_DEPTH`] of these buffers are used in a call.
 const GRO_SLOTS: usize = 32;
 /// Bytes of each receive buffer: the longest IP packet or coalesced message, and 33 cache lines
-/// more. If buffers lay a power of two apart, the heads of all of them would share a few lines of
-/// the cache.
+/// more. Without these lines, buffers would lie a power of two apart, and the first bytes of all of
+/// them would compete for the same few lines of the cache.
 const SLOT_BYTES: usize = 65_536 + 33 * 64;
 /// Bytes of the longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
 /// Stands for the source address of a datagram when the kernel names none, which does not happen.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// How many receive calls in a row may fail for a passing reason. After that, the socket's
-/// datagrams wait for the next turn.
+/// How many receive calls in a row may fail for a temporary reason, such as a signal or an ICMP
+/// error. After that, `collect` returns 0.
 const TRIES_MAX: u32 = 8;

@@ -1,5 +1,5 @@
-//! Remembers what the last calls showed about the owner and its packets, so that the next calls
-//! need fewer system calls.
+//! Remembers from the last calls how the owner works and when its packets come, so that the next
+//! calls need fewer system calls.
 //!
 //! It is always right to ask the poll set before every receive, and to wait in it. But that costs a
 //! call and several microseconds for each packet. Three states tell when something cheaper is
@@ -14,19 +14,19 @@
 //!             ^                               │                           │
 //!             └──────────wait; arm────────────┴───────────────────────────┘
 //!
-//! Poll:   each sets the number of receives since it to 0, and brings news of the control
-//!         connections, which is fresh until `link_event` has told all of it
+//! Poll:   each poll sets `receives_since_poll` to 0, and brings events of the control
+//!         connections; the news is fresh until `link_event` has returned all of them
 //!
-//! recv        Spins:    receives from the group's socket without asking
-//!             ByGroup:  does not ask: the sleep that follows tells of packets
-//!             else:     asks, unless packets are known to be there
-//! link_event  fresh, Spins or ByGroup:  does not ask
+//! recv        Spins:    receives from the group's socket without asking the poll set
+//!             ByGroup:  does not ask the poll set: the owner's next wait finds packets
+//!             else:     asks the poll set, unless packets are known to be there
+//! link_event  fresh, Spins or ByGroup:  does not ask the poll set
 //! wait        ByGroup:  sleeps in the group's socket, if nothing else can end the wait
 //!             else:     waits in the poll set
 //! ```
 //!
-//! After [`RECEIVES_PER_POLL`] receives `recv` asks in every state. `Wake` outlives `Spins`: an
-//! owner with much to do for one packet receives several times before it waits again.
+//! After [`RECEIVES_PER_POLL`] receives, `recv` asks the poll set in every state. Receives never
+//! change `Wake`: they do not show what will end the next wait.
 //!
 //! No system call is made here.
 
@@ -83,7 +83,7 @@ impl RecvRhythm {
         self.receives_since_poll += 1;
     }
 
-    /// Notes that the sockets were asked and filled this many buffers.
+    /// Notes the end of a receive, which has filled `filled` buffers.
     pub(super) const fn end_receive(&mut self, filled: usize) {
         if let (Owner::Waits { idle_receives }, 0) = (self.owner, filled) {
             let idle_receives = idle_receives + 1;
@@ -95,7 +95,8 @@ impl RecvRhythm {
         }
     }
 
-    /// Notes that the owner took an event of a control connection, or learned that there is none.
+    /// Notes that the owner took an event of a control connection, or learned
+    /// that none is left (`is_last`).
     pub(super) const fn note_link_event(&mut self, is_last: bool) {
         self.has_link_news &= !is_last;
     }
@@ -135,14 +136,15 @@ impl RecvRhythm {
         self.receives_since_poll > RECEIVES_PER_POLL
     }
 
-    /// Returns true while the poll set's news of the control connections is fresh.
+    /// Returns true when the owner has not yet taken all control-connection events of the last
+    /// poll.
     pub(super) const fn has_link_news(&self) -> bool {
         self.has_link_news
     }
 }
 
-/// The most receives between two polls: under a flood one socket never runs dry, and the others
-/// must be looked at all the same.
+/// The most receives between two polls: under a flood, one socket is never empty, and the other
+/// sockets need their turn, too.
 pub(super) const RECEIVES_PER_POLL: u32 = 8;
 /// An owner spins when it receives nothing this many times without a wait in between.
 pub(super) const IDLE_RECEIVES_SPINNING: u32 = 2;

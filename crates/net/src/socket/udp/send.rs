@@ -53,7 +53,7 @@ pub(super) enum Blocked {
     No,
     /// The socket buffer is full: the kernel tells when there is room.
     Socket,
-    /// A queue beyond the socket, or memory, is full, or signals interrupted every try: nothing
+    /// A queue beyond the socket is full, memory ran out, or signals interrupted every try: nothing
     /// tells when to try again.
     Beyond,
 }
@@ -230,8 +230,8 @@ impl Sender {
         dispatch.segmented(sent, limit)
     }
 
-    /// Makes the next calls smaller, or gives segmentation up, because the kernel refused a run and
-    /// took its first datagram alone.
+    /// Makes the next calls smaller, or gives segmentation up, because the kernel refused several
+    /// datagrams at once but took the first of them alone.
     fn reduce_gso(&mut self, left: usize, error: &io::Error, tally: &mut Tally) {
         tally.counters.gso_fallbacks += 1;
         if self.limit.datagrams > SEGMENTS_OLD && left > SEGMENTS_OLD {
@@ -253,7 +253,7 @@ impl Sender {
         Refusal::of(error)
     }
 
-    /// Decides what becomes of a run when the rest of it does not leave.
+    /// Returns the outcome of a run of which only the first `sent` datagrams have left.
     fn conclude(
         &mut self,
         refusal: Refusal,
@@ -348,7 +348,7 @@ impl Dispatch<'_> {
         })
     }
 
-    /// Sends up to `most` datagrams, each as one message.
+    /// Sends up to `most` datagrams, each as one message, by one sendmmsg call.
     fn many(&self, sent: usize, most: usize) -> io::Result<Progress> {
         let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
         let mut count = 0;
@@ -467,8 +467,8 @@ impl Refusal {
         }
     }
 
-    /// Returns true when repeating the call at once may help: nothing is wrong with this datagram
-    /// or its destination.
+    /// Returns true when repeating the call at once may help: a signal interrupted it, or it
+    /// reported an ICMP error that an earlier datagram may have caused.
     const fn is_passing(self) -> bool {
         matches!(self, Self::Interrupted | Self::Icmp)
     }
@@ -521,15 +521,15 @@ const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
     bytes: 64_000,
     datagrams: MANY_MAX,
 };
-/// Segmentation is used only where a run may have at least this many bytes; where runs are shorter,
-/// it saves nothing.
+/// Segmentation is used only if runs may have this many bytes or more: with shorter runs, it saves
+/// nothing.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
-/// The most segments of one call since Linux 6.9.
+/// The most segments in one call, on Linux 6.9 and later.
 const SEGMENTS_MAX: usize = 128;
-/// The most segments of one call on older kernels.
+/// The most segments in one call, on older kernels.
 const SEGMENTS_OLD: usize = 64;
 /// Bytes of an Ethernet header.
 const LINK_HEADER_BYTES: usize = 14;
 const UDP_HEADER_BYTES: usize = 8;
-/// How often in a row a send call that failed for a passing reason is repeated.
+/// How many times in a row a send call is repeated after it failed for a temporary reason.
 const TRIES_MAX: u32 = 8;

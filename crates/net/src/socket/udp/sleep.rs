@@ -1,5 +1,5 @@
 //! Sleeping in the group's socket instead of the poll set: the wake-up is several microseconds
-//! cheaper, and the call that sleeps receives, too.
+//! cheaper, and the sleeping call also receives packets.
 //!
 //! The packets that a sleep has received wait here. The owner's next receive swaps its empty batch
 //! for the batch that holds them.
@@ -57,8 +57,8 @@ impl GroupSleep {
         self.ahead.filled() > 0
     }
 
-    /// Exchanges the packets of the last sleep for an empty batch. Returns how many buffers are
-    /// filled; `None` when none are, or when the batch is not empty.
+    /// Swaps the empty `batch` for the one with the packets of the last sleep. Returns how many
+    /// buffers are filled. When there are no packets or `batch` is not empty, returns `None`.
     pub(super) const fn hand_over(&mut self, batch: &mut RecvBatch) -> Option<usize> {
         if !self.has_packets() || batch.filled() > 0 {
             return None;
@@ -72,7 +72,7 @@ const fn shape(batch: &RecvBatch) -> (usize, usize) {
     (batch.slots(), batch.slot_bytes())
 }
 
-/// How long a receiver sleeps in its group's socket before it waits for everything again. The
-/// kernel may add up to two of its ticks. So waits with a nearer deadline are left to the poll set,
+/// The longest sleep in the group's socket; after it, the receiver looks at all sockets again. The
+/// kernel may add up to two ticks. A wait with a deadline before that end is done in the poll set,
 /// which keeps deadlines to the microsecond.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1);
