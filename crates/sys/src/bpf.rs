@@ -43,7 +43,7 @@ impl Instruction {
     }
 }
 
-/// A table in which a program looks values up, or counts.
+/// A table in which a program looks up values or keeps counts.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,

@@ -11,9 +11,9 @@ pub struct SocketBuffers {
     pub receive_used_bytes: u32,
     /// The most bytes that received data may take.
     pub receive_bytes: u32,
-    /// The most bytes that data to send may take.
+    /// The most bytes that outgoing data may take.
     pub send_bytes: u32,
-    /// Bytes that data to send takes at this moment.
+    /// Bytes that outgoing data takes at this moment.
     pub send_used_bytes: u32,
     /// Packets that were dropped at the socket.
     pub drops: u32,

@@ -72,8 +72,8 @@ pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::R
     int_options::<1>(fd, level, name).map(|[value]| value)
 }
 
-/// Reads a socket option that is a C structure into `out`. Returns the number of bytes that the
-/// kernel wrote, which depends on the kernel: newer kernels have longer structures.
+/// Reads a socket option into `out`; the option is a C structure. Returns the number of bytes that
+/// the kernel wrote, which depends on the kernel: newer kernels have longer structures.
 pub(crate) fn byte_option(
     fd: BorrowedFd<'_>,
     level: c_int,

@@ -1,7 +1,7 @@
-//! Datagrams for measuring round trips, mostly one datagram a call. A socket talks to a single
-//! peer, or answers any peer. The module also waits for a socket to become ready.
+//! Datagrams for measuring round trips. Most calls move a single datagram. A socket talks to a
+//! single peer, or answers any peer. The module also waits for a socket to become ready.
 //!
-//! [`crate::message`] moves the datagrams of sessions, many datagrams a call.
+//! [`crate::message`] moves the datagrams of sessions, many in each call.
 
 use std::{
     io::{self, IoSlice},
@@ -146,8 +146,7 @@ pub fn receive_from(
     Ok(len)
 }
 
-/// Lets calls on the socket wait. Each call that receives waits for at most `limit` (zero: for
-/// ever).
+/// Lets calls on the socket wait. A call to receive then waits at most `limit` (zero: for ever).
 ///
 /// # Errors
 /// Never in practice.

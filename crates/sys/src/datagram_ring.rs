@@ -8,11 +8,11 @@
 //! whether the receive is done: a spinning thread makes no system call before a request has
 //! completed.
 //!
-//! Only raw pointers reach memory that the kernel may still write to. Drop waits for the requests
-//! that are under way, for about a second at most. If all have completed by then, their memory is
-//! freed; otherwise the memory of all requests is leaked.
+//! Only raw pointers reach memory that the kernel may still write to. Dropping the ring waits for
+//! the requests that are under way, for about a second at most. If all have completed by then,
+//! their memory is freed; otherwise the memory of all requests is leaked.
 //!
-//! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
+//! **Source**: `io_uring(7)`. Waits with a time limit need Linux 5.11.
 
 use std::{
     fmt, io,
@@ -36,7 +36,7 @@ pub struct DatagramRing {
     /// The result of the last receive, until the caller takes it.
     received: Option<io::Result<usize>>,
     sending: Vec<Request>,
-    /// Indexes of the requests of `sending` that are not under way.
+    /// Indexes in `sending` of the requests that are not under way.
     free: Vec<usize>,
     /// The error of a send, until the caller takes it.
     failed: Option<io::Error>,
@@ -53,7 +53,7 @@ struct Parts {
     room: Vec<u8>,
 }
 
-// SAFETY: a request alone owns its memory, and nothing in it belongs to a thread.
+// SAFETY: a request alone owns its memory, and nothing in that memory is tied to a thread.
 unsafe impl Send for Request {}
 
 impl fmt::Debug for DatagramRing {
@@ -75,9 +75,8 @@ impl DatagramRing {
     /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
     /// calls forbids rings.
     pub fn new(from: BorrowedFd<'_>, to: BorrowedFd<'_>, room_bytes: usize) -> io::Result<Self> {
-        // Linux 5.19 and later let completions wait for this thread, and a flag shows that they
-        // wait. An older kernel interrupts this thread's processor for each completion, which costs
-        // more than a round trip.
+        // From Linux 5.19 on, completions can wait until this thread makes a system call, and a
+        // flag shows that some wait. An older kernel interrupts this thread for each completion.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
@@ -124,8 +123,8 @@ impl DatagramRing {
     /// Sends a datagram to `to` or, when that is `None`, to the peer of a connected socket.
     ///
     /// # Errors
-    /// `WouldBlock` when as many sends are under way as the ring can hold; otherwise the error of
-    /// this send or of an earlier one.
+    /// `WouldBlock` when 16 sends are under way; otherwise the error of this send or of an earlier
+    /// one.
     pub fn send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
         self.collect();
         if let Some(error) = self.failed.take() {
@@ -148,7 +147,7 @@ impl DatagramRing {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Returns true when a datagram or an error of a receive has come. Reads shared memory, and
+    /// Returns true when a receive has brought a datagram or an error. Reads shared memory, and
     /// makes a system call only when the kernel says there that completions wait for this thread.
     pub fn has_received(&mut self) -> bool {
         self.collect();
@@ -225,8 +224,8 @@ impl DatagramRing {
         if done.is_some() || !self.ring.submission().taskrun() {
             return done;
         }
-        // Any call makes the kernel finish the work that waits for this thread, so a failure does
-        // not matter.
+        // Any system call, even one that fails, makes the kernel finish the completions that wait
+        // for this thread. So a failure does not matter.
         let _entered = self.ring.submit();
         self.ring.completion().next()
     }
@@ -336,11 +335,11 @@ impl Request {
 const ENTRIES: u32 = 64;
 /// The most sends under way at a time.
 const SENDS_MAX: usize = 16;
-/// The `user_data` values of requests other than sends.
+/// The `user_data` values of requests other than sends. A send has its index in `sending` there.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// Limits on how drop waits for requests under way: the longest time of one wait, and the most
-/// waits.
+/// Limits for `drop`, which waits for the requests under way: the longest time of one wait, and the
+/// number of waits.
 const CANCEL_TIME: Duration = Duration::from_millis(50);
 const ROUNDS_MAX: usize = 20;
 

@@ -22,8 +22,8 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
-    /// Asks the driver of `interface` for the names of its counters. The list is empty when the
-    /// driver has none.
+    /// Opens the counters of the driver of `interface`, and reads their names from the driver. The
+    /// list of names is empty when the driver has no counters.
     ///
     /// # Errors
     /// ENODEV when there is no such interface, EOPNOTSUPP from a driver that does not answer.
@@ -39,7 +39,7 @@ impl DriverCounters {
         Ok(counters)
     }
 
-    /// Returns the names, in the driver's order.
+    /// Returns the names of the counters, in the driver's order.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
@@ -92,7 +92,8 @@ impl DriverCounters {
         Ok(names.map(text).collect())
     }
 
-    /// Makes the driver answer into `words`, which begin with a command.
+    /// Sends the driver the command at the beginning of `words`. The driver writes its answer into
+    /// `words`.
     fn request(&self, words: &mut [u64]) -> io::Result<()> {
         // SAFETY: an `ifreq` is a name, integers and pointers; all zero is a valid value.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -105,8 +106,8 @@ impl DriverCounters {
         }
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
         // SAFETY: `request` is live and points at `words`. These are exclusively borrowed and have
-        // room for the answer that their command announces: as many counters or names as the driver
-        // said it has. This relies on the driver not changing these numbers while its interface
+        // room for the answer to their command: as many counters or names as the driver said it
+        // has. This relies on the driver not changing these numbers while its interface
         // exists.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), ETHTOOL, &raw mut request) })?;
         Ok(())
@@ -119,7 +120,7 @@ fn join(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Returns the first of two joined fields.
+/// Returns the first of the two fields that [`join`] joined.
 fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_ne_bytes();
     u32::from_ne_bytes([a, b, c, d])

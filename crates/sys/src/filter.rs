@@ -112,7 +112,7 @@ struct Library {
     free: Free,
     close: Close,
     run: Run,
-    /// Serialises compilation: older versions of the compiler keep their state in global variables.
+    /// Serialises compilation: older versions of libpcap compile with global variables.
     one_at_a_time: Mutex<()>,
     /// Keeps the library loaded: the functions are valid while this value lives.
     _loaded: libloading::Library,
@@ -128,7 +128,7 @@ type Run = unsafe extern "C" fn(*const FilterOp, *const u8, c_uint, c_uint) -> c
 impl Library {
     fn load() -> Option<Self> {
         let loaded = NAMES.iter().find_map(|name| {
-            // SAFETY: libpcap's routines at load and at unload have no requirements.
+            // SAFETY: the code that libpcap runs when it is loaded or unloaded has no requirements.
             unsafe { libloading::Library::new(*name) }.ok()
         })?;
         Some(Self {
@@ -175,7 +175,7 @@ impl Library {
             // below.
             let ops = unsafe { std::slice::from_raw_parts(compiled.ops, compiled.len as usize) };
             let ops = ops.to_vec();
-            // SAFETY: pcap_compile filled `compiled` in, and it is not used afterwards.
+            // SAFETY: pcap_compile filled `compiled`; `compiled` is not used afterwards.
             unsafe { (self.free)(&raw mut compiled) };
             Ok(ops)
         } else {
@@ -197,7 +197,7 @@ static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 const NAMES: [&str; 3] = ["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];
 const SNAP_LEN: c_int = 262_144;
 const NETMASK_UNKNOWN: u32 = 0xFFFF_FFFF;
-/// `BPF_JMP | BPF_JA`.
+/// The code of the unconditional jump, `BPF_JMP | BPF_JA`.
 const JUMP: u16 = 0x05;
 
 #[cfg(test)]

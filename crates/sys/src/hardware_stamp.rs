@@ -22,8 +22,8 @@ use crate::call::check;
 pub struct StampAbilities {
     /// True when the device can stamp every packet that it sends.
     pub stamps_sent: bool,
-    /// True when the device can stamp every packet that it receives; devices that can stamp only
-    /// PTP do not count.
+    /// True when the device can stamp every packet that it receives; false when it can stamp only
+    /// PTP packets.
     pub stamps_all_received: bool,
     /// Number of the device's clock: `/dev/ptpN`.
     pub clock: Option<u32>,
@@ -50,8 +50,8 @@ impl HardwareStamping {
         if !can.stamps_sent || !can.stamps_all_received {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // When a driver cannot tell its setting, the setting to restore is the one that drivers
-        // begin with.
+        // If the driver does not report its setting, `OFF` is restored later: drivers begin with
+        // it.
         let former = device.config().unwrap_or(Config::OFF);
         if former == Config::ALL {
             let former = None;
@@ -88,7 +88,7 @@ pub fn abilities(interface: &str) -> io::Result<StampAbilities> {
     Device::open(interface)?.abilities()
 }
 
-/// An interface, and the socket that its requests go through.
+/// An interface, and a socket for requests to its driver.
 #[derive(Debug)]
 struct Device {
     socket: OwnedFd,
@@ -124,7 +124,7 @@ impl Device {
         Ok(config)
     }
 
-    /// Sets the device, and returns the setting that the driver granted.
+    /// Changes the device's setting, and returns the setting that the driver granted.
     fn set(&self, mut config: Config) -> io::Result<Config> {
         self.request(SET_CONFIG, &mut config)?;
         Ok(config)

@@ -1,7 +1,7 @@
 //! Safe functions around system calls: sockets, GSO/GRO, multicast, files, netlink.
 //!
 //! The crate knows no protocol: its functions take bytes, addresses, options and descriptors, and
-//! return results. Every unsafe block holds one operation, and a comment that proves it sound. Most
+//! return results. Every unsafe block holds one operation; a comment proves that it is sound. Most
 //! errors are [`std::io::Error`]s with the errno. The callers add operation, target and, where
 //! [`usual_remedy`] is not enough, the remedy.
 #![cfg(target_os = "linux")]

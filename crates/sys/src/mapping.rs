@@ -9,7 +9,8 @@ use std::{
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Memory of a socket's ring, its packets or a program's counters; unmapped when it is dropped.
+/// Memory of a socket's ring, of an XDP socket's packets, or of a program's counters. Dropping the
+/// `Mapping` unmaps the memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -23,13 +24,13 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the `len` bytes of the ring or the table that `fd` stands for.
+    /// Maps the first `len` bytes of the ring or the BPF map that `fd` stands for.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::at(fd, len, 0)
     }
 
-    /// Maps `len` bytes of what `fd` stands for, from `offset` on. `offset` must be a multiple of
-    /// the page size.
+    /// Maps `len` bytes, from `offset` on, of the ring or the BPF map that `fd` stands for.
+    /// `offset` must be a multiple of the page size.
     pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other mapping.

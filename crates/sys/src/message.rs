@@ -1,7 +1,7 @@
 //! Datagrams in and out: gathered sends, many messages a call, and their control messages.
 //!
-//! Control messages are read and written as plain bytes at the offsets of the C structure. So
-//! nothing here depends on their alignment, and everything is bounds-checked.
+//! Control messages are read and written as plain bytes at the field offsets of `cmsghdr`. So the
+//! code does not depend on their alignment, and each access is bounds-checked.
 
 use std::{
     io::{self, IoSlice},
@@ -430,21 +430,21 @@ impl Received {
 /// The most messages that one call sends or receives.
 pub const MANY_MAX: usize = 64;
 
-/// Length of the control messages with segment size, hop limit and router alert, in bytes: each is
-/// a header and up to eight bytes.
+/// Bytes of three control messages (segment size, hop limit, router alert): each is a header and up
+/// to eight bytes.
 const CONTROL_SEND_BYTES: usize = 3 * (aligned(HEADER_BYTES) + 8);
 /// The Router Alert option: its type (copied into fragments, control class, number 20), its length,
 /// and the value 0, which asks every router to look at the packet.
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
-/// Length of the control messages with GRO size, drop count and IPv6 packet information, in bytes,
-/// with room to spare.
+/// Bytes enough for the control messages of one received message: GRO size, drop count and IPv6
+/// packet information.
 const CONTROL_RECEIVE_BYTES: usize = 128;
 
 const HEADER_BYTES: usize = aligned(size_of::<cmsghdr>());
 const LEVEL_OFFSET: usize = offset_of!(cmsghdr, cmsg_level);
 const KIND_OFFSET: usize = offset_of!(cmsghdr, cmsg_type);
 
-// The length is the first field. Where a C library makes it shorter than a word, padding follows.
+// `cmsg_len` comes first. Padding follows it where a C library makes it shorter than a word.
 const _: () = assert!(offset_of!(cmsghdr, cmsg_len) == 0);
 const _: () = assert!(LEVEL_OFFSET == size_of::<usize>() && KIND_OFFSET == LEVEL_OFFSET + 4);
 const _: () = assert!(offset_of!(libc::in_pktinfo, ipi_ifindex) == 0);

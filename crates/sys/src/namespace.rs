@@ -2,9 +2,9 @@
 //! user who is not root the rights of root over these hosts.
 //!
 //! A [`Namespace`] (of the network, of the host's name or of mounts) is held by a descriptor alone.
-//! It disappears when no process has the descriptor or runs inside any more, even if the last one
-//! was killed. A thread that enters a namespace stays there, so [`run_in`] uses a thread of its
-//! own. A command can start in one ([`CommandExt::namespace`]).
+//! It disappears when no process has the descriptor or runs inside any more, even if the last
+//! process was killed. A thread that enters a namespace stays there, so [`run_in`] uses a thread of
+//! its own. A command can start in a namespace ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
 //! process with a single thread create a user namespace. A process has a single thread at the very
@@ -50,7 +50,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes an empty network namespace: it has only a loopback interface, which is down. The
-    /// calling thread stays where it is.
+    /// calling thread does not enter it.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_net_namespaces`.
@@ -62,7 +62,7 @@ impl Namespace {
     }
 
     /// Makes a namespace in which this machine has the name `name` (64 bytes at most). The calling
-    /// thread stays where it is.
+    /// thread does not enter it.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_uts_namespaces`.
@@ -76,7 +76,7 @@ impl Namespace {
 
     /// Makes a namespace of mounts in which an empty filesystem in memory, with room for `bytes`
     /// bytes, covers the directory `at`. Outside the namespace this mount is not visible. The
-    /// calling thread stays where it is.
+    /// calling thread does not enter it.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and the errors of
@@ -344,8 +344,8 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         if !is_in(pid, namespaces) {
             continue;
         }
-        // The descriptor belongs to one process: a second check shows whether the number was reused
-        // before the descriptor was opened.
+        // `pid` may have gone to another process before the descriptor was opened, so the namespace
+        // is checked again. From then on, the descriptor leads to the same process.
         if let Some(process) = open_process(pid)
             && is_in(pid, namespaces)
             && pidfd_send_signal(&process, Signal::KILL).is_ok()
@@ -411,7 +411,7 @@ fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
 
 fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // The kernel takes a text for these files either whole or not at all.
+    // The kernel takes the whole text or nothing for `setgroups`, `uid_map` and `gid_map`.
     rustix::io::write(file, text).map(drop)
 }
 

@@ -27,8 +27,8 @@ pub enum Way {
     Out,
 }
 
-/// Returns the chains of this network namespace that packets pass on their `way`. For tables of the
-/// older iptables it returns only the table's name.
+/// Returns the chains of this network namespace that packets pass on their `way`. Each table of the
+/// older iptables has one entry, with only the table's name.
 ///
 /// # Errors
 /// When the kernel has no nf_tables, or does not let this user read the rules.

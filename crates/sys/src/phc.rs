@@ -7,9 +7,9 @@
 //!   basic:     system | device | system | device ...   the kernel reads the system clock before
 //!                                         and after each whole call that reads the device
 //! ```
-//! In the last two methods, each time of the device stands between two times of the system. The
-//! triple whose two system times are closest together counts; half of the time between them bounds
-//! its error. The code sets neither clock.
+//! The last two methods read the device's clock between two readings of the system clock. Of these
+//! triples, the one whose two system readings are closest together counts; its error is at most
+//! half the time between them. The code sets neither clock.
 //!
 //! Source: <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/ptp_clock.h>
 
@@ -26,8 +26,9 @@ use crate::call::check;
 /// The difference between two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhcOffset {
-    /// The device's clock less the system's wall clock, in nanoseconds. A device that keeps
-    /// international atomic time is ahead by the difference of that time and UTC (37 s since 2017).
+    /// The time of the device's clock minus the time of the system's wall clock, in nanoseconds. A
+    /// device that keeps international atomic time is ahead by the difference of that time and UTC
+    /// (37 s since 2017).
     pub offset_ns: i64,
     /// The most by which the offset may be wrong, in nanoseconds: half the time between the two
     /// system readings; zero where the hardware latches both clocks.
@@ -44,7 +45,8 @@ pub enum PhcMethod {
     /// The driver read the system clock right before and after the device's register
     /// (`PTP_SYS_OFFSET_EXTENDED`).
     Extended,
-    /// The kernel read the system clock before and after the whole call (`PTP_SYS_OFFSET`).
+    /// The kernel read the system clock before and after the whole call that reads the device
+    /// (`PTP_SYS_OFFSET`).
     Basic,
 }
 
@@ -54,8 +56,8 @@ pub enum PhcMethod {
 /// # Errors
 /// `EACCES` for users who may not read the device; `ENOTTY` when the device is no such clock.
 ///
-/// **Cost**: opens the device, makes up to three calls on it, and usually reads its clock at most
-/// 25 times: about 10 to 100 us.
+/// **Cost**: opens the device and tries one to three methods. Each method reads the device's clock
+/// at most 25 times. That takes about 10 to 100 us.
 pub fn offset(device: &Path) -> io::Result<PhcOffset> {
     use std::os::fd::AsFd as _;
     let file = File::open(device)?;
@@ -88,8 +90,8 @@ pub fn offset(device: &Path) -> io::Result<PhcOffset> {
 fn ask<T: Question>(fd: BorrowedFd<'_>, request: libc::Ioctl, question: &mut T) -> io::Result<()> {
     let pointer = std::ptr::from_mut(question);
     // SAFETY: `question` is live and exclusively borrowed. The request's number holds the size of
-    // the question's type, which a constant below asserts; the kernel writes no more and keeps no
-    // pointer.
+    // the question's type, as assertions below check. The kernel writes at most that many bytes and
+    // keeps no pointer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, pointer) })?;
     Ok(())
 }
@@ -111,8 +113,8 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// Picks the offset from readings that alternate between the two clocks. The first and the last are
-/// the system clock's.
+/// Picks the offset from readings that alternate between the two clocks. The first and the last
+/// reading are of the system clock.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)
@@ -121,7 +123,8 @@ fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Basic)
 }
 
-/// Picks the triple of system, device and system time whose two system times are closest together.
+/// Returns the offset by the triple (system, device, system) whose system times are closest
+/// together.
 fn shortest(
     triples: impl Iterator<Item = (i128, i128, i128)>,
     method: PhcMethod,

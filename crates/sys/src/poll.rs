@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::{call::check_len, clock::timespec};
 
-/// The events of a descriptor that a caller asks for. Errors and hang-ups are always reported.
+/// The events that a caller asks for on one descriptor. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Data to read, a connection to accept, or the end of the stream.
@@ -61,7 +61,7 @@ pub struct Ready {
     pub readable: bool,
     /// Room to write, or an error to collect by writing.
     pub writable: bool,
-    /// An error or hang-up; for a UDP socket, also reports that wait in its error queue.
+    /// An error or hang-up. A UDP socket also sets this while its error queue is not empty.
     pub faulty: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
-    // rustix's own structure has a pointer in it, which would keep a set from moving to another
+    // rustix's own event type contains a pointer, with which an `Epoll` could not move to another
     // thread.
     events: Vec<libc::epoll_event>,
     has_pwait2: bool,
@@ -106,9 +106,8 @@ impl Epoll {
         Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Asks for one report of a descriptor, which need not be in the set yet. After the report,
-    /// nothing of the descriptor is reported, errors and hang-ups included, until the caller asks
-    /// again.
+    /// Watches a descriptor until it is reported once; it need not be in the set yet. After that,
+    /// nothing of the descriptor is reported, not even an error or a hang-up, until the next call.
     ///
     /// # Errors
     /// As [`Epoll::add`].

@@ -98,8 +98,8 @@ fn int(data: &[u8], at: usize) -> Option<c_int> {
     Some(c_int::from_ne_bytes(bytes))
 }
 
-/// Length of the control messages with hop limit and packet information, in bytes, with room to
-/// spare.
+/// Size in bytes of the buffer for a datagram's control messages. The messages for hop limit and
+/// packet information fit with room to spare.
 const CONTROL_BYTES: usize = 128;
 
 #[cfg(test)]

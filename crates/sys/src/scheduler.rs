@@ -76,8 +76,8 @@ pub fn realtime_limit_ns() -> Option<(u64, u64)> {
 }
 
 /// Locks the memory that this process has, so that no page has to be fetched while the process
-/// measures. Memory allocated later is not locked, because a limit would then make allocations
-/// fail. Call it again when memory has grown.
+/// measures. Memory allocated later is not locked, because allocations beyond `ulimit -l` would
+/// then fail. Call this function again when memory has grown.
 ///
 /// # Errors
 /// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.

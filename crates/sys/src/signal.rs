@@ -3,7 +3,7 @@
 //! ```text
 //!    none ---signal---> asked: the flag is set, the program ends by itself
 //!                         |  signal within the repeat time: the same request, nothing happens
-//!                         +- signal after it: the process exits at once
+//!                         +- signal later: the process exits at once
 //! ```
 //! One request often comes as several signals, microseconds apart. For example, `timeout` signals
 //! its child and then the child's group, and supervisors may signal a whole group.

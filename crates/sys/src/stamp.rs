@@ -124,7 +124,8 @@ pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     Ok((len, parse_arrival(&control)))
 }
 
-/// Receives one datagram without waiting, with its control messages; zeros follow the messages.
+/// Receives one datagram without waiting. Returns its length and its control messages; zeros fill
+/// the rest of the array.
 pub(crate) fn receive_with_control(
     fd: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -144,8 +145,8 @@ pub fn parse_arrival(control: &[u8]) -> Stamps {
     stamps.map_or_else(Stamps::default, |(_, _, data)| parse_stamps(data))
 }
 
-/// Takes the next report out of the error queue; `None` when the queue is empty. Skips every
-/// message that is not a stamp of this socket's packets or an error.
+/// Takes the next report out of the error queue; `None` when the queue is empty. Skips messages
+/// that are neither stamps of this socket's packets nor errors.
 ///
 /// # Errors
 /// Never in practice.

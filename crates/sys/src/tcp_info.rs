@@ -20,7 +20,7 @@ pub struct TcpInfo {
 /// One field of [`TcpInfo`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpField {
-    /// The kernel's name without its prefix, with the unit at the end where there is one.
+    /// The kernel's name without the prefix `tcpi_`. It ends with the unit if the field has one.
     pub name: &'static str,
     /// The field's meaning, in words.
     pub help: &'static str,
@@ -139,8 +139,8 @@ impl TcpInfo {
         Ok(Self { bytes, len })
     }
 
-    /// Makes the state from the bytes that the kernel wrote. Bytes beyond the fields that are known
-    /// here are left out.
+    /// Makes the state from the bytes that the kernel wrote. Bytes beyond the last of
+    /// [`Self::FIELDS`] are left out.
     #[must_use]
     pub fn from_bytes(written: &[u8]) -> Self {
         let mut bytes = [0; LEN_MAX];

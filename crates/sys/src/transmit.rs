@@ -31,8 +31,8 @@ use crate::{call::check, datagram::events};
 /// how many bytes the socket took; 0 when the file has no bytes from `at` on.
 ///
 /// # Errors
-/// `WouldBlock` when a socket that does not block has no room; `InvalidInput` where the file's
-/// filesystem cannot do it; and the error that has ended the connection.
+/// `WouldBlock` when a socket that does not block has no room; `InvalidInput` if the file's
+/// filesystem does not support this; and the error that has ended the connection.
 ///
 /// **Cost**: one system call.
 pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::Result<usize> {
@@ -57,8 +57,8 @@ pub fn splice(from: &impl AsFd, socket: &impl AsFd, bytes: usize) -> io::Result<
     })?)
 }
 
-/// Writes pieces, in one call, without waiting for room and without a signal when the peer is gone.
-/// Returns how many bytes the socket took.
+/// Writes several pieces of data in one call. Does not wait for room, and raises no signal when the
+/// peer is gone. Returns how many bytes the socket took.
 ///
 /// # Errors
 /// `WouldBlock` when there is no room, and the error that has ended the connection.
@@ -101,11 +101,11 @@ fn queue(socket: &impl AsFd, request: libc::Ioctl) -> io::Result<u64> {
 
 /// Waits for at most `limit` until a descriptor can be read (if `for_input`) or written (if
 /// `for_room`), or has ended or failed. Returns whether it can be read, and whether it can be
-/// written. Both are true of a descriptor that has ended or failed; the next call on it then tells
-/// which.
+/// written. Both are true of a descriptor that has ended or failed; the next read or write of it
+/// then tells which.
 ///
 /// # Errors
-/// Only those of wrong use.
+/// Never for a correct call, unless memory is short.
 pub fn wait(
     fd: &impl AsFd,
     for_input: bool,
@@ -137,7 +137,7 @@ impl<'a, S: AsFd> FullSegments<'a, S> {
     /// # Errors
     /// When the descriptor is no TCP socket.
     ///
-    /// **Cost**: four system calls here, at most two at the end.
+    /// **Cost**: four system calls here, at most two when the value is dropped.
     pub fn begin(socket: &'a S) -> io::Result<Self> {
         let was_corked = sockopt::tcp_cork(socket)?;
         let had_no_delay = sockopt::tcp_nodelay(socket)?;

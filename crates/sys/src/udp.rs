@@ -65,7 +65,7 @@ impl Family {
 pub enum PathMtu {
     /// The kernel refuses the datagram (`EMSGSIZE`) when it is longer than the interface's MTU; a
     /// router drops it when it is longer than the path's MTU. The kernel ignores ICMP messages
-    /// about the path.
+    /// about the path's MTU.
     Probe,
     /// The kernel cuts the datagram into fragments.
     Fragment,
@@ -170,8 +170,8 @@ impl UdpSocket {
     }
 
     /// Blocks `source` in a group that the socket has joined. When `source` is an address of this
-    /// host and no other socket here is in the group, the packets of `source` do not even loop
-    /// back.
+    /// host and no other socket here is in the group, the kernel does not loop the packets
+    /// of `source` back at all.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
@@ -247,7 +247,7 @@ impl UdpSocket {
     /// Sets the byte that holds DSCP (upper six bits) and ECN (lower two bits).
     ///
     /// # Errors
-    /// `PermissionDenied` where a priority needs CAP_NET_ADMIN.
+    /// `PermissionDenied` when the priority in `class` needs CAP_NET_ADMIN.
     pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
         self.set_by_family(libc::IP_TOS, libc::IPV6_TCLASS, class.into())
     }
@@ -267,7 +267,7 @@ impl UdpSocket {
     }
 
     /// Asks for a receive buffer of `bytes` bytes, beyond `net.core.rmem_max` when privileged.
-    /// Returns what the kernel granted, in the same measure.
+    /// Returns the size that the kernel granted, before the kernel doubles it.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.
@@ -275,7 +275,7 @@ impl UdpSocket {
         self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
     }
 
-    /// Returns the size of the receive buffer, in the measure of [`UdpSocket::set_receive_buffer`].
+    /// Returns the size of the receive buffer, as [`UdpSocket::set_receive_buffer`] returns it.
     ///
     /// # Errors
     /// Never in practice.
@@ -284,7 +284,7 @@ impl UdpSocket {
     }
 
     /// Asks for a send buffer of `bytes` bytes, beyond `net.core.wmem_max` when privileged. Returns
-    /// what the kernel granted, in the same measure.
+    /// the size that the kernel granted, before the kernel doubles it.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.

@@ -46,9 +46,9 @@ pub fn attribute(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 /// Sets an attribute; if it exists already, replaces its value.
 ///
 /// # Errors
-/// `PermissionDenied` when this process may not, `Unsupported` when the filesystem has no such
-/// attributes, `StorageFull` when it has no room for the value, `ArgumentListTooLong` for a value
-/// of more than 64 KiB.
+/// `PermissionDenied` when this process may not set it, `Unsupported` when the filesystem has no
+/// such attributes, `StorageFull` when it has no room for the value, `ArgumentListTooLong` for a
+/// value of more than 64 KiB.
 pub fn set_attribute(open: &impl AsFd, name: &[u8], value: &[u8]) -> io::Result<()> {
     Ok(fsetxattr(open, name, value, XattrFlags::empty())?)
 }

@@ -82,8 +82,8 @@ pub struct Space {
 
 impl Status {
     /// Returns true when `user` owns the file, and the owner's permission bits let `user` read it.
-    /// For the owner, only these bits decide, not the group's or an access list. The answer proves
-    /// nothing about the directories above the file or about network filesystems.
+    /// For the owner, only these bits decide: the group's bits and access lists have no effect. The
+    /// answer proves nothing about the directories above the file or about network filesystems.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
         self.owner == user && self.mode & OWNER_READS != 0
@@ -197,7 +197,7 @@ pub(super) fn set_modified(
     Ok(utimensat(directory, name, &times, flags)?)
 }
 
-/// `S_IRUSR`.
+/// The permission bit that lets the owner read: `S_IRUSR`.
 const OWNER_READS: u32 = 0o400;
 /// The unit of `st_blocks`, in bytes. It does not depend on the filesystem's block size.
 const BLOCK_BYTES: u64 = 512;

@@ -1,4 +1,4 @@
-//! A slow interface: the token bucket filter (`tbf`) as its only queue.
+//! Slows an interface down: replaces its queue by a token bucket filter (`tbf`).
 
 use super::{NetlinkError, Request, Rtnetlink, socket::flag};
 
@@ -8,7 +8,7 @@ pub struct TokenBucket {
     /// The rate in bytes a second, headers of the link layer included; below 4 GiB.
     pub bytes_per_s: u32,
     /// Number of bytes that may leave at once after an idle time: at least one packet. The kernel
-    /// cuts a longer GSO packet into its segments.
+    /// cuts a GSO packet that is longer than this into its segments.
     pub burst_bytes: u32,
     /// Number of bytes that may wait; packets that do not fit are dropped.
     pub queue_bytes: u32,
@@ -63,8 +63,8 @@ fn parameters(bucket: &TokenBucket) -> [u8; 36] {
 /// `TCA_TBF_PARMS` and `TCA_TBF_BURST` of `linux/pkt_sched.h`.
 const TBF_PARMS: u16 = 1;
 const TBF_BURST: u16 = 6;
-/// The kernel's number of the link layer Ethernet. With a known link layer, the kernel needs no
-/// table of transmission times.
+/// The kernel's number for Ethernet as the link layer. A request that names the link layer needs
+/// no table of transmission times.
 const LINK_LAYER_ETHERNET: u8 = 1;
 const HANDLE: u32 = 1 << 16;
 /// `TC_H_ROOT`.

@@ -44,7 +44,8 @@ impl Ethtool {
         Ok(Self { socket, family })
     }
 
-    /// Switches the feature called `name` (as `ethtool -k` prints it) of a link on or off.
+    /// Switches one feature of a link on or off. `name` is the feature's name as `ethtool -k`
+    /// prints it.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the device has no such feature. When the driver leaves a
@@ -128,8 +129,8 @@ impl Ethtool {
         Ok((queues > 0).then_some(queues))
     }
 
-    /// Returns the size of a link's receive ring, and the largest that it can have, in packets;
-    /// `None` where the driver does not say.
+    /// Returns the size of a link's receive ring, and the largest size that the ring can have, in
+    /// packets; `None` where the driver does not say.
     ///
     /// # Errors
     /// When the link does not exist, or its driver knows nothing of rings.
@@ -159,7 +160,8 @@ impl Ethtool {
     /// Sets the number of queues that a link uses in each direction.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN; when the driver has fewer queues, or cannot set both directions.
+    /// Without CAP_NET_ADMIN; when the driver has fewer queues, or cannot set the queues of both
+    /// directions.
     pub fn set_queues(&mut self, index: u32, queues: u32) -> Result<(), NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(CHANNELS_SET));

@@ -38,8 +38,8 @@ pub struct Link {
     pub program: Option<u32>,
     /// The bridge or bond that the interface belongs to.
     pub master: Option<u32>,
-    /// The longest packet that the kernel hands to the driver in one piece, for the driver to cut
-    /// (GSO): in bytes, with all headers.
+    /// The longest packet, in bytes with all headers, that the kernel hands to the driver for the
+    /// driver to cut (GSO).
     pub gso_max_size: Option<u32>,
     /// The most segments into which the driver cuts one packet (GSO).
     pub gso_max_segs: Option<u32>,
@@ -213,13 +213,13 @@ impl fmt::Display for LinkState {
 /// A virtual cable: one end here, the other in a namespace of the caller's choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Veth<'a> {
-    /// Name of the end in the socket's own namespace.
+    /// Name of the end in the netlink socket's own namespace.
     pub name: &'a str,
     /// Name of the other end.
     pub peer_name: &'a str,
     /// The network namespace of the other end.
     pub peer_namespace: BorrowedFd<'a>,
-    /// The number of this end; with `None`, the next free one.
+    /// Interface number of the end called `name`; with `None`, the next free number.
     pub index: Option<u32>,
     /// The largest IP packet in bytes, for both ends; with `None`, the kernel's 1500.
     pub mtu_bytes: Option<u32>,
@@ -310,10 +310,11 @@ impl Rtnetlink {
         })
     }
 
-    /// Makes a link a port of the bridge `master`; with `None`, takes it out of its bridge.
+    /// Makes the link `index` a port of the bridge `master`; with `None`, takes the link out of its
+    /// bridge.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, or when one of the two does not exist.
+    /// Without CAP_NET_ADMIN, or when the link or the bridge does not exist.
     pub fn set_master(&mut self, index: u32, master: Option<u32>) -> Result<(), NetlinkError> {
         let mut request = Request::new(libc::RTM_SETLINK, 0);
         request.fixed(&header(index, 0, 0));

@@ -94,7 +94,7 @@ impl Request {
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     }
 
-    /// Returns the complete message, with `flags` added to its own and its sequence number set.
+    /// Returns the complete message, with its sequence number set and `flags` added to its flags.
     #[must_use]
     pub fn finish(mut self, flags: u16, sequence: u32) -> Vec<u8> {
         let len = u32::try_from(self.bytes.len()).expect("a request is far below 4 GiB");
@@ -205,7 +205,7 @@ impl<'a> Attribute<'a> {
         Some(Ipv6Addr::from(octets).into())
     }
 
-    /// Reads the attributes nested inside.
+    /// Reads the attributes in this attribute's payload.
     ///
     /// # Errors
     /// When the payload is not a chain of attributes.
@@ -221,10 +221,10 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Checks the whole chain.
+    /// Checks the whole chain of attributes in `bytes`.
     ///
     /// # Errors
-    /// When an attribute's length is below that of its header, or beyond the bytes that are there.
+    /// When an attribute claims to be shorter than its header, or longer than the bytes left.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = bytes;
         while let Some((_, behind)) = split_attribute(rest)? {

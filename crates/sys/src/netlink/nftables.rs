@@ -1,9 +1,9 @@
 //! Loses packets at random, and resets connections, by netfilter rules. The rules are made over
 //! netlink, without the program `nft`.
 //!
-//! The rules have a table of their own, with one chain. That chain comes before connection
-//! tracking. The [`Mishap`] decides which of these rules the chain has. On average, each rule draws
-//! LOST out of every OF packets that match it:
+//! The rules are in a table of their own, with one chain, which comes before connection tracking.
+//! The [`Mishap`] decides which of the rules below the chain has. On average, a rule hits LOST out
+//! of every OF packets that come through interface NAME and have the rule's protocol:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
@@ -56,10 +56,10 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Lets `mishap` happen to packets of its kind that arrive by `interface`. Packets are drawn at
-    /// random: on average, `lost` out of every `of` packets. The count of drawn packets begins at
-    /// 0. Replaces the former rules, if there are any. Several packets that arrive in one piece
-    /// (GSO) are one draw.
+    /// Lets `mishap` happen to packets of its protocols that arrive by `interface`. It hits them at
+    /// random: on average, `lost` out of every `of` packets. Several packets that arrive in one
+    /// piece (GSO) are hit or spared together. Replaces the former rules, if any; [`Self::lost`]
+    /// then begins at 0.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
@@ -258,32 +258,32 @@ const PGM: u8 = 113;
 const HEADER_LEN: usize = 4;
 const TABLE: &str = "towline_lab";
 const CHAIN: &str = "loss";
-/// `IFNAMSIZ`.
+/// The kernel's `IFNAMSIZ`.
 const NAME_LEN: usize = 16;
-/// `NFT_REG_1`, in network order like every number of this family.
+/// The kernel's `NFT_REG_1`, in network byte order like every number in nf_tables attributes.
 const REGISTER: [u8; 4] = 1_u32.to_be_bytes();
-/// `NFT_REG_VERDICT`.
+/// The kernel's `NFT_REG_VERDICT`.
 const VERDICT_REGISTER: [u8; 4] = [0; 4];
-/// `NF_DROP`.
+/// The kernel's `NF_DROP`.
 const VERDICT_DROP: u32 = 0;
-/// `NF_INET_PRE_ROUTING`.
+/// The kernel's `NF_INET_PRE_ROUTING`.
 const HOOK_PREROUTING: u32 = 0;
-/// `NF_IP_PRI_RAW`: before connection tracking.
+/// The kernel's `NF_IP_PRI_RAW`: before connection tracking.
 const PRIORITY_RAW: i32 = -300;
-/// `NFPROTO_INET`: IPv4 and IPv6.
+/// The kernel's `NFPROTO_INET`: IPv4 and IPv6.
 const INET: u8 = 1;
-/// `NFNL_SUBSYS_NFTABLES`.
+/// The kernel's `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u16 = 10;
-/// `NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END`.
+/// The kernel's `NFNL_MSG_BATCH_BEGIN` and `NFNL_MSG_BATCH_END`.
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
-/// `NFT_MSG_*`.
+/// The kernel's `NFT_MSG_*`.
 const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
 const GET_RULE: u16 = 7;
-/// `NFTA_TABLE_*`, `NFTA_CHAIN_*`, `NFTA_HOOK_*`, `NFTA_RULE_*`.
+/// The kernel's `NFTA_TABLE_*`, `NFTA_CHAIN_*`, `NFTA_HOOK_*` and `NFTA_RULE_*`.
 const TABLE_NAME: u16 = 1;
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
@@ -294,41 +294,41 @@ const HOOK_PRIORITY: u16 = 2;
 const RULE_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
-/// `NFTA_LIST_ELEM`, `NFTA_EXPR_*`, `NFTA_DATA_*`, `NFTA_VERDICT_CODE`.
+/// The kernel's `NFTA_LIST_ELEM`, `NFTA_EXPR_*`, `NFTA_DATA_*` and `NFTA_VERDICT_CODE`.
 const LIST_ELEMENT: u16 = 1;
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
 const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 const VERDICT_CODE: u16 = 1;
-/// `NFTA_META_*`, `NFT_META_*`.
+/// The kernel's `NFTA_META_*` and `NFT_META_*`.
 const META_REGISTER: u16 = 1;
 const META_KEY: u16 = 2;
 const META_INPUT_NAME: u32 = 6;
 const META_PROTOCOL: u32 = 16;
-/// `NFTA_CMP_*`, `NFT_CMP_*`.
+/// The kernel's `NFTA_CMP_*` and `NFT_CMP_*`.
 const COMPARE_REGISTER: u16 = 1;
 const COMPARE_OPERATION: u16 = 2;
 const COMPARE_DATA: u16 = 3;
 const EQUAL: u32 = 0;
 const LESS: u32 = 2;
-/// `NFTA_NG_*`, `NFT_NG_RANDOM`.
+/// The kernel's `NFTA_NG_*` and `NFT_NG_RANDOM`.
 const NUMGEN_REGISTER: u16 = 1;
 const NUMGEN_MODULUS: u16 = 2;
 const NUMGEN_TYPE: u16 = 3;
 const NUMGEN_RANDOM: u32 = 1;
-/// `NFTA_BYTEORDER_*`, `NFT_BYTEORDER_HTON`.
+/// The kernel's `NFTA_BYTEORDER_*` and `NFT_BYTEORDER_HTON`.
 const SWAP_FROM: u16 = 1;
 const SWAP_TO: u16 = 2;
 const SWAP_OPERATION: u16 = 3;
 const SWAP_LEN: u16 = 4;
 const SWAP_SIZE: u16 = 5;
 const SWAP_TO_NETWORK: u32 = 1;
-/// `NFTA_REJECT_TYPE`, `NFT_REJECT_TCP_RST`.
+/// The kernel's `NFTA_REJECT_TYPE` and `NFT_REJECT_TCP_RST`.
 const REJECT_TYPE: u16 = 1;
 const REJECT_BY_RESET: u32 = 1;
-/// `NFTA_COUNTER_PACKETS`.
+/// The kernel's `NFTA_COUNTER_PACKETS`.
 const COUNTER_PACKETS: u16 = 2;
-/// `NFTA_IMMEDIATE_*`.
+/// The kernel's `NFTA_IMMEDIATE_*`.
 const IMMEDIATE_REGISTER: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;

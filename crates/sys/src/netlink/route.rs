@@ -188,8 +188,8 @@ impl Rtnetlink {
         route.ok_or_else(|| NetlinkError::missing(what()))
     }
 
-    /// Adds a route to `destination/prefix` by a link, in the main table. Replaces the route to the
-    /// same network, if there is one.
+    /// Adds a route to `destination/prefix` over a link, in the main table. Replaces the route to
+    /// the same network, if there is one.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the link does not exist or is down.

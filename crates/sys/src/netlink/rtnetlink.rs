@@ -24,7 +24,8 @@ impl Rtnetlink {
         &mut self.socket
     }
 
-    /// Reads one table: each message of `kind` goes through `parse`.
+    /// Asks the kernel for a list, such as all links, and parses each answer of `kind` with
+    /// `parse`. `what` names the request in an error.
     pub(super) fn list<T>(
         &mut self,
         request: &Request,

@@ -303,7 +303,7 @@ pub(super) fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
         return Ok(());
     }
     let has_reason = reply.flags & ACK_TLVS != 0;
-    // NLM_F_CAPPED: the request is cut down to its header, so attributes follow at once.
+    // With NLM_F_CAPPED, the reply repeats only the request's header, and attributes follow it.
     let behind = if reply.flags & CAPPED != 0 {
         0
     } else {

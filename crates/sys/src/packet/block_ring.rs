@@ -55,8 +55,8 @@ impl BlockRing {
         let request = libc::tpacket_req3 {
             tp_block_size: spec.block_bytes,
             tp_block_nr: spec.blocks,
-            // Packets are packed as they come. The kernel only checks that this size divides a
-            // block.
+            // The kernel packs packets whatever this size is. It only checks that the size divides
+            // a block.
             tp_frame_size: FRAME_BYTES,
             tp_frame_nr: frames,
             tp_retire_blk_tov: u32::try_from(spec.retire.as_millis().max(1)).unwrap_or(u32::MAX),
@@ -103,7 +103,7 @@ impl BlockRing {
         })
     }
 
-    /// Returns and clears the counters: see [`PacketSocket::take_drops`].
+    /// Returns and clears the counts of dropped packets: see [`PacketSocket::take_drops`].
     ///
     /// # Errors
     /// Never in practice.
@@ -130,7 +130,7 @@ impl AsFd for BlockRing {
     }
 }
 
-/// A block that the kernel has released; dropping it gives it back.
+/// A block that the kernel has released; dropping this value gives the block back to the kernel.
 #[derive(Debug)]
 pub struct Block<'r> {
     ring: &'r BlockRing,
@@ -168,12 +168,12 @@ impl Block<'_> {
             let header = unsafe { ring.mapping.bytes(start, HEADER_LEN) };
             let (header, next_offset) = parse(header);
             // The safety proofs trust the kernel that this offset leads to the header of the next
-            // packet. An offset that leads out of the block ends the visits. A wrong offset inside
-            // the block could let two packets overlap, and nothing here can detect it.
+            // packet. An offset that leads out of the block ends the iteration. A wrong offset
+            // inside the block could make two packets overlap, which this code cannot detect.
             *next = start.saturating_add(next_offset);
-            // The kernel wrote the header on another processor: without the hint, reading each
-            // packet waits for its header to arrive from there. The place is a guess: packets that
-            // come together usually have one size.
+            // The kernel wrote the headers on another processor: without a prefetch, this code
+            // would stall at each packet until the header has come from there. Where the later
+            // header lies is a guess: packets that come together usually have one size.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
@@ -231,20 +231,21 @@ fn parse(bytes: &[u8]) -> (RingHeader, usize) {
         direction: bytes[ADDRESS + 10],
     };
     let next = word(0) as usize;
-    // The last packet of a block has no next packet; the count ends the walk there.
+    // At the last packet of a block, the offset is 0. The block's packet count ends the iteration
+    // there.
     (header, if next == 0 { usize::MAX } else { next })
 }
 
-/// Offsets in a block: of `block_status`, `num_pkts` and `offset_to_first_pkt`. These are fields of
-/// `tpacket_hdr_v1`, which stands behind two words of 32 bits: a version and an offset.
+/// Offsets in a block, in bytes, of the fields `block_status`, `num_pkts` and `offset_to_first_pkt`
+/// of `tpacket_hdr_v1`. The block has two words of 32 bits before that structure.
 const STATUS: usize = 8;
 const PACKET_COUNT: usize = 12;
 const FIRST_PACKET: usize = 16;
-/// Offset of the address: `sizeof(struct tpacket3_hdr)`.
+/// Offset of the `struct sockaddr_ll` behind a packet's header: `sizeof(struct tpacket3_hdr)`.
 const ADDRESS: usize = 48;
 const HEADER_LEN: usize = ADDRESS + 20;
 const FRAME_BYTES: u32 = 2048;
-/// Number of packets from the next packet to the one whose header is fetched ahead.
+/// The header that is prefetched belongs to the packet this many packets after the next one.
 const AHEAD: usize = 3;
 
 const _: () = {

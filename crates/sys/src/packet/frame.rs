@@ -15,13 +15,14 @@ pub struct RawPacket<'a> {
     pub stamp_ns: u64,
     /// The clock that made the stamp.
     pub stamp_source: StampSource,
-    /// Number of the interface.
+    /// Number of the interface that received or sent the packet.
     pub interface: u32,
     /// Where the packet came from or went to.
     pub direction: Direction,
     /// What is known of the packet's transport checksum.
     pub checksum: Checksum,
-    /// The work that the kernel left for an adapter, when the socket asks for the virtio header.
+    /// The work that the kernel left for an adapter. Known only if the socket asks for the virtio
+    /// header.
     pub offload: Option<Offload>,
     /// True when a VLAN tag was put back.
     pub is_tag_restored: bool,
@@ -175,8 +176,8 @@ pub(super) struct RingHeader {
 }
 
 impl RingHeader {
-    /// Returns the packet whose header begins at `start` and whose room ends at `end` of the
-    /// mapping. When the kernel has taken a VLAN tag out, this moves the hardware addresses and
+    /// Returns the packet whose header begins at byte `start` of the mapping and whose room ends at
+    /// byte `end`. When the kernel has taken a VLAN tag out, this moves the hardware addresses and
     /// puts the tag back. Returns `None` when the header points outside the room.
     ///
     /// # Safety
@@ -238,12 +239,12 @@ impl RingHeader {
 
 /// Length of `struct virtio_net_hdr` in bytes.
 pub(super) const OFFLOAD_LEN: usize = 10;
-/// Room in bytes that the kernel leaves in front of every packet (`PACKET_RESERVE`), so that a tag
-/// fits.
+/// Room in bytes that the kernel leaves in front of every packet (`PACKET_RESERVE`), so that a VLAN
+/// tag can be put back.
 pub(super) const RESERVE: u32 = 4;
-/// Number of bytes in front of a packet that belong to it: the virtio header, or room for a tag.
+/// Number of bytes set aside in front of each packet, for the virtio header or for a tag.
 const ROOM_BEFORE_MAC: usize = 16;
-/// Length of both hardware addresses in bytes.
+/// Length of both hardware addresses together, in bytes.
 const MACS_LEN: usize = 12;
 const TAG_LEN: usize = 4;
 const VLAN_8021Q: u16 = 0x8100;

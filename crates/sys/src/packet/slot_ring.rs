@@ -1,5 +1,5 @@
-//! TPACKET_V2: each packet has a slot, which the kernel releases at once. Of the rings, this one
-//! has the lowest delay.
+//! A ring of the kind TPACKET_V2: each packet has its own slot, which the kernel hands over at
+//! once. Of all kinds of rings, this one has the lowest delay.
 
 use std::{
     io,
@@ -100,18 +100,18 @@ pub struct SlotGuard<'r> {
 impl SlotGuard<'_> {
     /// Returns the packet in the slot; `None` when the kernel's header makes no sense.
     ///
-    /// The call puts a VLAN tag back in place, so it takes the guard by exclusive reference. A
-    /// second call returns `None`.
+    /// The call writes a VLAN tag that the kernel took out back into the packet, so it takes the
+    /// guard by exclusive reference. A second call returns `None`.
     #[must_use]
     pub fn packet(&mut self) -> Option<RawPacket<'_>> {
         let mapping = &self.ring.mapping;
         // SAFETY: the kernel has released the slot, and gets it back only when `self` is dropped.
         let bytes = unsafe { mapping.bytes_mut(self.start, HEADER_LEN) };
         let header = parse(bytes);
-        // An offset that no packet has marks the slot as read.
+        // Mark the slot as read: no packet has the offset 0.
         bytes[MAC..MAC + 2].fill(0);
         let end = self.start + self.ring.slot_bytes;
-        // SAFETY: as above; and a marked slot gives no packet, so this happens only once.
+        // SAFETY: the kernel has released the slot. A slot marked as read gives no second packet.
         unsafe { header.packet(mapping, self.start, end, self.ring.socket.has_offload) }
     }
 }
@@ -146,8 +146,8 @@ const MAC: usize = 12;
 /// Offset of the `struct sockaddr_ll` in a slot: `sizeof(struct tpacket2_hdr)`.
 const ADDRESS: usize = 32;
 const HEADER_LEN: usize = ADDRESS + 20;
-/// Number of bytes in a slot that are set aside in front of the frame: for header, address,
-/// alignment and a tag.
+/// Number of bytes in a slot that are set aside in front of the frame: for the kernel's header, an
+/// address, alignment and a VLAN tag.
 const HEADROOM: usize = 128;
 
 const _: () = {

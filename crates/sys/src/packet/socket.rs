@@ -51,7 +51,7 @@ pub enum Stamping {
     /// The kernel makes the stamp, as the packet enters the kernel.
     #[default]
     Software,
-    /// The adapter makes the stamp, where it can; [`StampSource`] tells which clock made each one.
+    /// The adapter makes the stamp, where it can; [`StampSource`] tells which clock made a stamp.
     Hardware,
 }
 
@@ -100,8 +100,9 @@ impl PacketSocket {
         })
     }
 
-    /// Makes the kernel describe with each packet the work that it left for an adapter (GSO,
-    /// checksum), and lets packets be sent with such a description. Call it before making a ring.
+    /// Makes the kernel add to each packet a description of the work that it left for an adapter
+    /// (GSO, checksum). Packets can then be sent with such a description, too. Call it before
+    /// making a ring.
     ///
     /// # Errors
     /// When the kernel does not know the option.
@@ -120,8 +121,8 @@ impl PacketSocket {
         self.option(libc::PACKET_IGNORE_OUTGOING, c_int::from(on))
     }
 
-    /// Sends past the queueing discipline: frames wait in no queue, and other taps of the device do
-    /// not see them.
+    /// Makes sent frames bypass the queueing discipline: they wait in no queue, and other taps of
+    /// the device do not see them.
     ///
     /// # Errors
     /// When the kernel does not know the option.
@@ -227,7 +228,7 @@ impl PacketSocket {
         let value = (fanout.kind() | UNIQUE_GROUP) << 16;
         self.option(libc::PACKET_FANOUT, value.cast_signed())?;
         let group = int_option(self.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT)?;
-        // The upper half of the number is the kind.
+        // The upper 16 bits are the kind of group, the lower 16 bits the group's number.
         Ok(group as u16)
     }
 
@@ -296,8 +297,8 @@ impl PacketSocket {
     /// **Cost**: one system call and one copy a packet.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<RawPacket<'a>>> {
         let head = ROOM_FOR_TAG + if self.has_offload { OFFLOAD_LEN } else { 0 };
-        // Room for a tag stays free before the frame; the virtio header arrives directly in front
-        // of the frame.
+        // The buffer's first bytes stay free for a VLAN tag. Behind them comes the virtio header,
+        // if there is one, and then the frame.
         let start = ROOM_FOR_TAG;
         let (mut from, mut control) = (RawAddress::empty(), [0; CONTROL_BYTES]);
         let room = &mut buffer[start..];
@@ -339,7 +340,8 @@ impl PacketSocket {
         datagram::wait(self.as_fd(), PollFlags::OUT, limit)
     }
 
-    /// Sets the options that every receiving ring needs: the version, and room for a tag in front.
+    /// Sets the options that every receiving ring needs: the ring's version, and room for a VLAN
+    /// tag in front of each frame.
     pub(super) fn prepare_ring(&self, version: c_int) -> io::Result<()> {
         self.option(libc::PACKET_VERSION, version)?;
         self.option(libc::PACKET_RESERVE, RESERVE.cast_signed())

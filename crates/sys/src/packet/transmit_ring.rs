@@ -3,13 +3,13 @@
 //! ```text
 //! | slot | slot | slot | ...     written: SEND_REQUEST   kernel at it: SENDING   done: AVAILABLE
 //! ```
-//! A slot is free again when neither the SEND_REQUEST nor the SENDING bit is set; stamps may set
-//! other bits.
+//! A slot is free again when neither the SEND_REQUEST nor the SENDING bit is set; time stamps may
+//! set other bits.
 //!
 //! Each frame has a virtio header in front. It tells the kernel how much of the frame to copy into
 //! the packet itself: all of it, up to `COPY_MAX` bytes. Otherwise the kernel would attach the
-//! ring's pages, and a virtual cable would copy these into pages of its own. That copy is a tenth
-//! of the cost of sending a small frame.
+//! ring's pages, and a virtual cable (veth) would copy these into pages of its own. That copy is a
+//! tenth of the cost of sending a small frame.
 
 use std::{
     io,
@@ -38,7 +38,7 @@ pub struct TransmitRing {
     /// Number of frames written since the kernel had last taken every frame.
     untold: usize,
     refused: u64,
-    /// Which of the waiting frames the kernel refused: the result of
+    /// The index, among the waiting frames, of a frame that the kernel refused: the result of
     /// [`TransmitRing::take_refused`].
     refused_at: Option<usize>,
 }
@@ -81,8 +81,8 @@ impl TransmitRing {
         Some(TransmitSlot { ring: self, start })
     }
 
-    /// Makes the kernel send the frames that were written. Returns the number of bytes that it
-    /// took. When it did not take all, call again once the socket is writable.
+    /// Makes the kernel send the frames that were written. Returns how many bytes the
+    /// kernel took. When it did not take all frames, call again once the socket is writable.
     ///
     /// # Errors
     /// EMSGSIZE or EINVAL for a frame that the interface does not take ([`TransmitRing::refused`]
@@ -128,8 +128,8 @@ impl TransmitRing {
         self.refused
     }
 
-    /// Returns the place of the frame that was refused since the last call, counted from 0 among
-    /// the frames that were [`TransmitRing::waiting`] before the flush.
+    /// Returns which frame was refused since the last call: its index among the frames that were
+    /// [`TransmitRing::waiting`] before the flush.
     pub const fn take_refused(&mut self) -> Option<usize> {
         self.refused_at.take()
     }
@@ -176,8 +176,8 @@ impl TransmitRing {
         &self.socket
     }
 
-    /// Takes a refused frame out by moving up the frames behind it; otherwise the kernel would stop
-    /// at it for ever.
+    /// Removes a refused frame by moving up the frames behind it; otherwise the kernel would stop
+    /// at the refused frame for ever.
     fn skip_refused(&mut self) {
         let first = self.at + self.slots - self.untold.min(self.slots);
         let is_refused =
@@ -195,7 +195,7 @@ impl TransmitRing {
             // SAFETY: the kernel reads frames only during this process's send calls; no slot is
             // lent out while `self` is borrowed.
             let source = unsafe { self.mapping.bytes(from + HEADER, bytes) };
-            // SAFETY: as above; and the two slots differ, because there are at least two.
+            // SAFETY: as for `source`; and the two slots differ, because there are at least two.
             let target = unsafe { self.mapping.bytes_mut(to + HEADER, bytes) };
             target.copy_from_slice(source);
             let status = self.mapping.word(to);
@@ -234,7 +234,7 @@ pub struct TransmitSlot<'r> {
 }
 
 impl TransmitSlot<'_> {
-    /// Returns room for the frame.
+    /// Returns the memory into which the frame is to be written.
     #[must_use]
     pub fn bytes(&mut self) -> &mut [u8] {
         let len = self.ring.slot_bytes - DATA;
@@ -273,9 +273,9 @@ impl TransmitSlot<'_> {
 const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
 /// Offset of `tp_len` in a slot.
 const LEN: usize = 4;
-/// Offset of the bytes to send in a slot: the length of the header, aligned to 16.
+/// Offset, in a slot, of the virtio header: the length of `tpacket2_hdr`, aligned to 16.
 const HEADER: usize = 32;
-/// Offset of the frame in a slot, behind its virtio header.
+/// Offset, in a slot, of the frame, which follows its virtio header.
 const DATA: usize = HEADER + OFFLOAD_LEN;
 /// Offset, in the virtio header, of the number of bytes that the kernel copies into the packet.
 const COPIED: usize = 2;

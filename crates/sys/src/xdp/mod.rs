@@ -12,7 +12,8 @@
 //! Invariants: the kernel drops program, tables and sockets when their descriptors are closed, so
 //! nothing stays behind, even from a process that is killed. A chunk of the shared memory is either
 //! with the kernel (in the fill ring, or being filled) or with this process (in the RX ring), never
-//! with both. The kernel's description of a chunk is checked against the memory before it is used.
+//! with both. The offset and length that the kernel gives for a frame are checked against the
+//! bounds of the memory before the frame is read.
 //!
 //! **Spec**: Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 

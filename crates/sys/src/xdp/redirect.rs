@@ -6,8 +6,8 @@
 //! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
 //! count as redirected, for the queue
 //! ```
-//! The program counts, so that the sum of all counts can be checked. The sockets count only frames
-//! that they drop, and nothing else counts the frames that they receive.
+//! The program itself counts every frame, because the sockets count only frames that they drop, and
+//! nothing else counts the frames that they receive.
 
 use std::{
     io,
@@ -114,8 +114,8 @@ impl XdpRedirect {
     }
 }
 
-/// Returns the program that the module's drawing shows. r6 is the frame's description, r7 its
-/// queue.
+/// Returns the program that the module's drawing shows. r6 has the address of the frame's
+/// `struct xdp_md`, r7 the number of its queue.
 fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
     let [take_sockets, rest_of_sockets] = load_map(1, sockets, OF_MAP, 0);
     let [take_counts, rest_of_counts] = load_map(1, counters, OF_VALUE, 0);
@@ -126,7 +126,7 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
         copy(6, 1),
         load(7, 6, QUEUE_AT),
         jump(GREATER_OR_EQUAL, 7, queues, 27),
-        // Makes room for the clock: eight bytes in front of the frame.
+        // Makes room for the stamp: eight bytes in front of the frame.
         copy(1, 6),
         set(2, -STAMP_LEN),
         call(ADJUST_META),

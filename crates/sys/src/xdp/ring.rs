@@ -1,6 +1,6 @@
-//! The two rings of a socket: descriptors of frames that came, and chunks for frames to come. One
-//! side writes the producer's index, the other side the consumer's index. Both indexes only grow,
-//! modulo 2^32.
+//! The two rings of an AF_XDP socket: one for descriptors of received frames, one for free chunks
+//! that later frames will fill. A ring's producer writes one index, its consumer another: one is
+//! the kernel, the other this process. Both indexes only grow, modulo 2^32.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(super) struct Descriptor {
     pub(super) goes_on: bool,
 }
 
-/// The ring of frames that came: the kernel produces, this process consumes.
+/// The ring of received frames: the kernel produces, this process consumes.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     ring: Ring,
@@ -109,7 +109,7 @@ impl ReceiveRing {
 }
 
 impl FillRing {
-    /// Maps the socket's ring, as [`ReceiveRing::new`] does.
+    /// Maps the socket's ring of `entries` chunks, a power of two.
     pub(super) fn new(
         fd: BorrowedFd<'_>,
         offsets: &XdpRingOffset,
@@ -119,7 +119,7 @@ impl FillRing {
         Ok(Self { ring, at: 0 })
     }
 
-    /// Adds a chunk. The ring has room for all chunks.
+    /// Adds a chunk. The ring is never full, because it has room for all chunks.
     #[inline]
     pub(super) fn push(&mut self, chunk: u64) {
         let slot = (self.at & self.ring.mask) as usize;

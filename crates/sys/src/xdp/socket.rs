@@ -67,8 +67,8 @@ pub enum XdpCopy {
 pub struct XdpFrame<'a> {
     /// The frame from its first link-layer byte to its last, tags in place.
     pub data: &'a [u8],
-    /// The time when the program saw the frame: nanoseconds of CLOCK_MONOTONIC. `None` where the
-    /// driver leaves no room in front of a frame.
+    /// The time when the XDP program saw the frame: nanoseconds of CLOCK_MONOTONIC. `None` where
+    /// the driver leaves no room in front of a frame.
     pub stamp_ns: Option<u64>,
 }
 
@@ -79,8 +79,8 @@ pub struct XdpDrops {
     pub dropped: u64,
     /// Frames for which there was no place in the RX ring.
     pub ring_full: u64,
-    /// Number of times that the kernel looked for a chunk and found none; when the kernel copies,
-    /// `dropped` counts these frames, too.
+    /// How often the kernel looked for a chunk and found none. When the kernel copies, each frame
+    /// for which that happens is also in `dropped`.
     pub fill_ring_empty: u64,
 }
 
@@ -120,8 +120,8 @@ impl XdpSocket {
             tx_metadata_len: 0,
         };
         set_xdp_umem_reg(&socket, region)?;
-        // Either ring has room for every chunk, so no frame is dropped for want of a place in a
-        // ring.
+        // The fill ring and the RX ring each have room for every chunk, so no frame is dropped
+        // because a ring is full.
         let entries = spec.chunks.next_power_of_two();
         set_xdp_umem_fill_ring_size(&socket, entries)?;
         // The socket sends nothing, but the kernel demands this ring.
@@ -250,8 +250,8 @@ impl XdpSocket {
             return self.give_long(visit);
         }
         if self.receive.len() > 1 {
-            // Another processor usually wrote the next frame: this processor fetches it while it
-            // handles the present frame.
+            // Another processor usually wrote the next frame: it is fetched into this processor's
+            // cache while the present frame is handled.
             let next = self.receive.peek(1).at as usize;
             self.memory.prefetch(next.saturating_sub(STAMP_BYTES));
             self.memory.prefetch(next);
@@ -286,7 +286,8 @@ impl XdpSocket {
                 if piece == 0 {
                     stamp_ns = self.take_stamp(at);
                 }
-                // SAFETY: as in `give_one`.
+                // SAFETY: the kernel released the chunk with this descriptor, and gets it back only
+                // when the fill ring is submitted, after the copy.
                 self.long
                     .extend_from_slice(unsafe { self.memory.bytes(at, len) });
             }
@@ -296,7 +297,8 @@ impl XdpSocket {
         (last + 1, visit(&XdpFrame { data, stamp_ns }).is_break())
     }
 
-    /// Checks that a frame's bytes lie inside the memory, and returns their place.
+    /// Checks that a frame and the stamp in front of it lie inside the memory. Returns the offset
+    /// and length of the frame.
     #[inline]
     fn place(&self, at: u64, len: u32) -> Option<(usize, usize)> {
         let (at, len) = (usize::try_from(at).ok()?, len as usize);
