@@ -3,19 +3,19 @@
 //! ```text
 //!   close --> Confirming --all who report have everything--> Announcing --linger over--> Confirmed
 //!                 |                                               '-----deadline-------> Hurried
-//!                 |--deadline, and only expected ones that are not here lack it--> Unconfirmed
+//!                 |--deadline, and only absent expected receivers lack anything--> Unconfirmed
 //!                 '--deadline--> BreakingOff --told often enough--> BrokenOff
 //!   break off --> Confirming --all who report have everything, or deadline--> BreakingOff
 //! ```
-//! A session is broken off at its deadline, or because its owner had more to send and cannot. In
-//! the second case the source first delivers what it has taken. Receivers are told that the rest
-//! does not come.
+//! The source breaks a session off at the deadline, or when the owner cannot send the rest and so
+//! asks the source to. When the owner asks, the source first delivers what it has taken. Then the
+//! source tells receivers that the session is broken off.
 //!
-//! While a reporting receiver lacks something, or an expected one is still to come, the source
-//! answers NAKs. It does so until the deadline, however short its linger is. Once all is confirmed,
-//! a source that takes reports lingers only briefly. But if a host without a reporting receiver has
-//! sent a NAK, the source stays for the full linger. The reason is OpenPGM: its receivers do not
-//! report, and ask only every two seconds for what they still lack.
+//! While a reporting receiver lacks something, or an expected receiver is still to come, the source
+//! answers NAKs until the deadline, even if its linger is shorter. Once all reporting receivers
+//! have everything, a source that takes reports lingers only briefly. But if a host without a
+//! reporting receiver has sent a NAK, the source stays for the full linger: receivers of OpenPGM do
+//! not report, and ask only every two seconds for what they still lack.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -34,8 +34,8 @@ pub enum Ended {
     /// Everything was sent and the end announced. But before the deadline, an expected receiver did
     /// not join, or did not come back for what it lacked.
     Unconfirmed,
-    /// The source broke the session off and told receivers. Either the owner wanted that; or at the
-    /// deadline, some data was unsent, or a receiver that was still connected lacked some.
+    /// The source broke the session off and told receivers. Either the owner asked for it, or at
+    /// the deadline some data was unsent or a connected receiver lacked data.
     BrokenOff,
 }
 
@@ -51,8 +51,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Begins the end. If it has begun already, only a nearer deadline has an effect. With
-    /// `is_cut`, the source delivers what it has taken, then breaks the session off.
+    /// Begins the session's end. If it has begun already, only a nearer deadline has an effect.
+    /// With `is_cut`, the source delivers what it has taken, then breaks the session off.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -83,8 +83,8 @@ impl Ending {
 
     /// Takes every step that can be taken now.
     pub(crate) fn advance(&mut self, now: Instant, source: &mut Source, audience: &mut Audience) {
-        // This step may reach `Announcing` as late as at the deadline, when `Announcing` ends at
-        // once. So the step of the new state follows in the same call.
+        // At the deadline, `Confirming` may become `Announcing`, which then ends at once. So one
+        // call takes both steps.
         if let Self::Confirming(state) = *self {
             *self = state.advance(now, source, audience);
         }
@@ -184,7 +184,7 @@ impl Confirming {
     }
 }
 
-/// Everything is confirmed; the source announces the end to receivers that have not heard of it.
+/// All reporting receivers have everything; the source announces the session's end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcing {
     deadline: Instant,
@@ -205,7 +205,7 @@ impl Announcing {
     }
 }
 
-/// The source tells receivers that the rest does not come.
+/// The source tells receivers that the session is broken off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BreakingOff {
     /// The source has told receivers often enough when it has sent this many SPMs in all.

@@ -7,7 +7,8 @@ use delivery::{LinkCommand, StreamCounts, StreamState};
 use pgm::Position;
 
 /// One end of a session, as a pure state machine. The method names and the drain order are those of
-/// every sans-IO type (see `base`); control connections enter and leave the same way as packets.
+/// every sans-IO type (see `base`). As packets do, events of control connections come in through
+/// `handle_` methods, and commands for them go out through `poll_` methods.
 pub trait Endpoint {
     /// Handles an event of a control connection; `data` holds the bytes of [`LinkEvent::Data`].
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
@@ -23,15 +24,15 @@ pub trait Endpoint {
     /// Notes the number that the back end gave to the connection that was opened with `key`.
     fn link_opened(&mut self, key: u32, link: LinkId);
 
-    /// Returns the next run to send. [`Endpoint::run_done`] must say what became of it before the
-    /// next call.
+    /// Returns the next run to send. The caller must say what became of the run, with
+    /// [`Endpoint::run_done`], before it calls this again.
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>>;
 
     /// Notes what became of the run that `poll_run` gave.
     fn run_done(&mut self, now: Instant, outcome: Outcome);
 
-    /// Notes that handing over a run ended at `end` and took `took`. When `took` is long, an
-    /// endpoint may send fewer runs with more data in each.
+    /// Notes that handing a run to the network ended at `end` and took `took`. When this takes
+    /// long, an endpoint may send fewer runs with more data in each.
     fn run_took(&mut self, _end: Instant, _took: Duration) {}
 
     /// Says when `handle_timeout` or `poll_run` next has something to do.
@@ -52,7 +53,7 @@ pub trait Handle<S: ?Sized>: Endpoint {
     fn handle_timeout(&mut self, now: Instant, sink: &mut S);
 
     /// Returns true while the application takes nothing. The loop then leaves packets in the
-    /// socket, which is the back-pressure; timers, reports and control connections go on.
+    /// socket; timers, reports and control connections go on.
     fn is_full(&self, _sink: &S) -> bool {
         false
     }

@@ -28,7 +28,7 @@ struct SenderEnd {
 }
 
 impl Feeds {
-    /// Joins two feeds. At most `held_bytes_max` bytes of frames may wait for the other feed.
+    /// Joins two feeds. Frames that wait for the other feed take at most `held_bytes_max` bytes.
     #[must_use]
     pub fn new(held_bytes_max: usize) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Feeds {
         }
     }
 
-    /// Makes the sink for one feed's subscriber. What both subscribers give goes to `sink`.
+    /// Makes the sink for one feed's subscriber. It passes joined frames and events on to `sink`.
     pub const fn sink<'a, S: FrameSink + ?Sized>(
         &'a mut self,
         now: Instant,
@@ -83,13 +83,13 @@ impl Feeds {
         self.arbiter.next_timeout()
     }
 
-    /// Returns two sessions, one of each feed, that do not belong together; see
-    /// [`Arbiter::pop_apart`].
+    /// Returns two sessions, one of each feed, whose identifiers name one sender, while the
+    /// addresses in their marks do not; see [`Arbiter::pop_apart`].
     pub const fn pop_apart(&mut self) -> Option<Apart> {
         self.arbiter.pop_apart()
     }
 
-    /// Returns the part that makes one stream of both feeds.
+    /// Returns the arbiter, which merges both feeds into one stream.
     #[must_use]
     pub const fn arbiter(&self) -> &Arbiter {
         &self.arbiter
@@ -126,8 +126,8 @@ impl Feeds {
         self.ends.retain(|stream, _| arbiter.is_known(*stream));
     }
 
-    /// Notes how a sender has left one of its feeds. Once one feed has told an orderly end, that
-    /// end stays, whatever the other feed tells.
+    /// Notes how a sender has left one of its feeds. An orderly end on one feed is kept, whatever
+    /// the other feed reports later.
     fn note_end(&mut self, stream: u32, event: SessionEvent) {
         let end = self.ends.entry(stream).or_insert(SenderEnd {
             event,

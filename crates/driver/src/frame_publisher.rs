@@ -42,8 +42,9 @@ pub struct FrameStream {
 /// How the packets of a frame leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FramePacing {
-    /// Evenly, over 80 % of the interval between two frames: the rest is for repairs. If a rate is
-    /// set, at that rate. With neither a rate nor an interval, as fast as the host sends.
+    /// Evenly, over 80 % of the interval between two frames; the rest of the interval is for
+    /// repairs. A configured rate replaces this pace. Without a rate and an interval, packets leave
+    /// as fast as the host sends.
     #[default]
     Even,
     /// As fast as the host sends, with pauses.
@@ -52,7 +53,8 @@ pub enum FramePacing {
         limit: u32,
         /// The pause after each `limit` packets.
         micro_delay: Duration,
-        /// The pause after the last packet of a frame; `micro_delay` if that is longer.
+        /// The pause after the last packet of a frame. A value below `micro_delay` counts as
+        /// `micro_delay`.
         cycle_delay: Duration,
     },
 }
@@ -107,8 +109,8 @@ impl FrameStream {
             Some(frames) => usize::try_from(frames).unwrap_or(usize::MAX),
             None => 0,
         };
-        // The window has room for the frames that wait, for those that can be repaired, and for one
-        // more. The backlog is at most a quarter of the window.
+        // The window has room for the backlog, for `kept` frames that can still be repaired, and
+        // for one more. It is at least four times the backlog.
         let frames = kept
             .saturating_add(FRAMES_BACKLOG + 1)
             .max(4 * FRAMES_BACKLOG);
@@ -125,7 +127,8 @@ impl FrameStream {
     }
 }
 
-/// Returns `bytes` plus the bytes of the parity packets that leave with them without a request.
+/// Returns `bytes` plus the bytes of the parity packets that are sent before any receiver asks for
+/// parity.
 fn with_parity(bytes: usize, config: &Config) -> usize {
     let parity = config.fec_proactive().max(config.fec_proactive_max()) as usize;
     match config.fec_group() as usize {
@@ -136,8 +139,8 @@ fn with_parity(bytes: usize, config: &Config) -> usize {
 
 /// The highest value of the parameter `rate`, in bytes a second.
 const RATE_MAX: u64 = 125_000_000_000;
-/// The highest values of the parameters `tx_window_bytes` and `tx_window_sqns`. A frame that takes
-/// more than a quarter of either cannot be sent; a frame of 400 MiB can.
+/// The highest values of the parameters `tx_window_bytes` and `tx_window_sqns`. A frame can take at
+/// most a quarter of each. That is enough for 400 MiB, the longest frame of the command line.
 const WINDOW_BYTES_MAX: usize = 1 << 31;
 const WINDOW_SQNS_MAX: u32 = 1 << 24;
 
@@ -190,11 +193,12 @@ impl FramePublisher {
         }
     }
 
-    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and a buffer from
-    /// which one packet is sent. It writes the frame's bytes from that offset on into the buffer.
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and the buffer of
+    /// one packet. It fills the buffer with the frame's bytes that begin at the offset.
     ///
     /// # Errors
-    /// [`Full::TooLong`] for a frame that is empty or never fits; [`Full::Closed`] after the end.
+    /// [`Full::TooLong`] for a frame that is empty or can never be sent; [`Full::Closed`] after the
+    /// session was closed.
     pub fn offer(
         &mut self,
         timestamp_ns: u64,
@@ -219,14 +223,14 @@ impl FramePublisher {
         self.frames.unheard();
     }
 
-    /// Counts a frame as an overrun. This feed cannot take it, but the other feed has numbered it,
-    /// and the numbers of both must agree.
+    /// Gives a number to a frame that is not sent, and counts an overrun. This is for one of two
+    /// feeds of the same frames: the other feed has numbered the frame, and both must number alike.
     pub const fn pass_over(&mut self) {
         self.frames.overrun();
     }
 
     /// Takes a frame as [`FramePublisher::offer`] does, even if nobody listens. This is for one of
-    /// two feeds: receivers may listen to the other.
+    /// two feeds of the same frames: receivers may listen only to the other feed.
     ///
     /// # Errors
     /// Those of [`FramePublisher::offer`]; the frame has no number then.
@@ -385,11 +389,11 @@ struct Bursts {
     limit: usize,
     micro_delay: Duration,
     cycle_delay: Duration,
-    /// How many packets of the burst have left.
+    /// How many packets of the current burst were sent.
     left: usize,
     /// Nothing leaves before this time.
     due: Instant,
-    /// For each frame that has not left, the position after its last packet.
+    /// For each frame that was not sent whole, the position after its last packet.
     ends: VecDeque<u64>,
 }
 
@@ -423,7 +427,7 @@ impl Bursts {
         in_burst.min(usize::try_from(in_frame).unwrap_or(usize::MAX))
     }
 
-    /// Notes that `count` packets have left; `unsent` is the position of the first that has not.
+    /// Notes that `count` packets were sent; `unsent` is the position of the first unsent packet.
     fn left(&mut self, now: Instant, count: u64, unsent: u64) {
         self.left += usize::try_from(count).unwrap_or(self.limit);
         if self.ends.pop_front_if(|end| *end <= unsent).is_some() {

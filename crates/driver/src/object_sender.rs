@@ -17,7 +17,7 @@ use crate::{Endpoint, Handle, Sending, opening, steering};
 /// the transfer when a pass has left.
 ///
 /// **Flow control**: new blocks wait while the slowest receiver that reports its position is a
-/// whole flow window behind. The source does repairs and keeps the window.
+/// whole flow window behind. The source sends the repairs and enforces the flow window.
 #[derive(Debug)]
 pub struct ObjectSender<C> {
     /// The PGM source; `None` when everything goes over control connections.
@@ -80,13 +80,13 @@ impl<C: Content> ObjectSender<C> {
         &mut self.transfer
     }
 
-    /// Returns the counts of packets thrown away, by reason; `None` where there are no packets.
+    /// Returns the counts of packets thrown away, by reason; `None` when all goes over connections.
     pub fn drops(&self) -> Option<&DropCounters> {
         self.source.as_ref().map(Source::drops)
     }
 
-    /// Returns true when the outcome is final, and the receivers have been told or the time for
-    /// that is over.
+    /// Returns true when the outcome is final, and the receivers have been told of it or the time
+    /// to tell them is over.
     pub const fn is_over(&self) -> bool {
         self.transfer.is_closed() && self.is_closing
     }
@@ -160,9 +160,8 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        // The order of these two timeouts does not matter: only the transfer ends this source
-        // (`follow_receivers`). A `Publisher` must handle its source last, because that source may
-        // end by itself.
+        // The order of these two timeouts does not matter: the source does not end by itself, but
+        // only when `follow_receivers` closes it for the transfer.
         if let Some(source) = &mut self.source {
             source.handle_timeout(now);
         }

@@ -25,9 +25,9 @@ pub struct Identity {
     pub session_id: u64,
     /// The transport session identifier of its packets.
     pub tsi: Tsi,
-    /// The first sequence number.
+    /// The sequence number of the session's first data packet.
     pub first_sqn: u32,
-    /// The seed that determines every other random choice of this sender.
+    /// The seed for the random choices that the sender makes during the session.
     pub seed: u64,
 }
 
@@ -45,7 +45,7 @@ impl Identity {
         let bits = random()?.to_le_bytes();
         let [a, b, c, d, e, f, high, low] = bits;
         let port = u16::from_le_bytes([high, low]);
-        // The two ports of a session must differ (RFC 3208 section 8).
+        // A session's source port must differ from its destination port (RFC 3208 section 8).
         let port = if port == destination_port || port == 0 {
             destination_port ^ 1
         } else {
@@ -66,21 +66,21 @@ impl Identity {
 pub struct Sending {
     /// Protocol parameters.
     pub config: Config,
-    /// Where data goes.
+    /// The address and UDP port that data is sent to.
     pub group: SocketAddr,
-    /// The PGM data-destination port; mostly the group's UDP port.
+    /// The PGM data-destination port; usually equal to the group's UDP port.
     pub destination_port: u16,
     /// The sender's own address.
     pub own: IpAddr,
     /// The TCP port on which receivers report; `None` when the sender asks for no reports.
     pub control_port: Option<u16>,
-    /// The UDP port for NAKs and SPMRs when another sender of this host has the group's port. 0:
-    /// the group's port.
+    /// The UDP port at which this sender takes NAKs and SPMRs, if another sender on this host has
+    /// the group's port; 0 for the group's port.
     pub upstream_port: u16,
-    /// The identity of this end.
+    /// The identity of this session.
     pub identity: Identity,
-    /// The address of the other session with the same frames, which [`Sending::pair`] sets; `None`
-    /// when there is no such session.
+    /// The other feed's own address, when this session is one of the two feeds of a sender; set by
+    /// [`Sending::pair`].
     pub partner: Option<IpAddr>,
     /// The function that computes parity.
     pub combine: Combine,
@@ -88,11 +88,11 @@ pub struct Sending {
 
 impl Sending {
     /// Makes this session and `other` the two feeds of one sender. Receivers recognize the pair by
-    /// the two identifiers and, without a key, also by the addresses in the marks.
+    /// the two TSIs and, without a key, also by the addresses in the marks.
     pub fn pair(&mut self, other: &mut Self) {
         let taken = [0, self.destination_port, other.destination_port];
         let mut tsi = self.identity.tsi;
-        // The two ports of a session must differ (RFC 3208 section 8).
+        // A session's source port must differ from its destination port (RFC 3208 section 8).
         while taken.contains(&tsi.port) || taken.contains(&tsi.partner().port) {
             tsi.port = tsi.port.wrapping_add(2);
         }
@@ -102,7 +102,7 @@ impl Sending {
     }
 
     /// Makes the protection of this end's packets with `key`; `None` without a key. Give the
-    /// endpoint the same key, so that its mark says that packets are protected.
+    /// endpoint of this session the same key, so that its mark says that packets are protected.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         let Identity {
@@ -147,9 +147,9 @@ impl Sending {
 pub struct Receiving {
     /// Protocol parameters.
     pub config: Config,
-    /// The group that data is sent to.
+    /// The group's address and UDP port, to which data is sent.
     pub group: SocketAddr,
-    /// The PGM data-destination port; mostly the group's UDP port.
+    /// The PGM data-destination port; usually equal to the group's UDP port.
     pub destination_port: u16,
     /// The receiver's own address.
     pub own: IpAddr,
@@ -163,7 +163,7 @@ pub struct Receiving {
 
 impl Receiving {
     /// Makes the protection of this end's packets with `key`; `None` without a key. Give the
-    /// endpoint the same key.
+    /// endpoint of this session the same key.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         key.map(|key| PacketProtection::receiver(key, self.instance))
@@ -186,21 +186,20 @@ impl Receiving {
     }
 }
 
-/// Sets those values of a message sender's audience that its owner does not choose.
+/// Sets how often the receivers of messages report, and whether the rate follows the reports.
 pub(crate) fn settle_audience(audience: &mut AudienceConfig, config: &Config) {
     audience.report_sqns = report_sqns(config, audience.expected);
     audience.rate = rate_control(config, audience.policy == Policy::Wait);
 }
 
-/// Sets those values of a transfer sender that its owner does not choose.
+/// Sets how often the receivers of a transfer report, and whether the rate follows the reports.
 pub(crate) fn settle_transfer(transfer: &mut delivery::TransferSenderConfig, config: &Config) {
     transfer.report_sqns = report_sqns(config, transfer.expected_count());
     transfer.rate = rate_control(config, transfer.slow == SlowPolicy::Wait);
 }
 
-/// Lets the rate follow the receivers' reports when the user set no rate and the sender waits for
-/// slow receivers. Under the other policies a slow receiver slows down nobody, so reports do not
-/// set the rate.
+/// Returns the settings for a rate that follows the receivers' reports. `None` when the user set a
+/// rate, or when the sender does not wait for slow receivers: these must then slow down nobody.
 fn rate_control(config: &Config, waits: bool) -> Option<RateConfig> {
     (config.rate() == Rate::Auto && waits).then(RateConfig::default)
 }

@@ -17,8 +17,8 @@ pub struct Publisher {
     source: Source,
     audience: Audience,
     ending: Ending,
-    /// Bytes of messages and their PGM headers that the source took since the loop last asked for
-    /// runs.
+    /// Bytes that the source has taken since the last call of `poll_run`: messages and their PGM
+    /// headers.
     fresh_bytes: usize,
     /// The most bytes of a run, as the last call of `poll_run` said.
     run_bytes_max: usize,
@@ -60,21 +60,21 @@ impl Publisher {
         }
     }
 
-    /// Keeps all messages back until the expected receivers have reported. So each of them gets all
-    /// messages, although a receiver begins with the first packet that it hears.
+    /// Keeps all messages back until the expected receivers have reported. Otherwise a receiver
+    /// could miss messages, because it begins with the first packet that it hears.
     pub fn keep_for_expected(&mut self) {
         self.keeps_for_expected = true;
         self.follow_audience();
     }
 
     fn follow_audience(&mut self) {
-        // A receiver counts once it has reported: to have joined is not enough.
+        // The wait ends when the expected receivers have sent a report; it is not enough to join.
         self.keeps_for_expected &= !self.audience.has_heard_expected();
         self.source.set_waiting(self.keeps_for_expected);
     }
 
     /// Takes one message into the transmit log; it leaves with the next turn or later. Returns the
-    /// position of its first packet.
+    /// position of the message's first packet.
     ///
     /// # Errors
     /// [`Full`] says why nothing was taken.
@@ -129,19 +129,19 @@ impl Publisher {
         self.source.uncork();
     }
 
-    /// Begins the end of the session in good order. If the end has begun already, only a nearer
-    /// deadline has an effect. Further turns send everything, wait until the expected receivers
-    /// have joined and every reporting receiver has everything or is gone, and announce the end. If
-    /// the deadline comes before everything was sent, or before the receivers that are here were
-    /// given everything, the source breaks the session off and tells receivers so.
-    /// [`Publisher::ended`] says how the session ended, once it has.
+    /// Begins an orderly end of the session. If the end has begun already, only a nearer deadline
+    /// has an effect. Further turns send everything, wait until the expected receivers have joined
+    /// and every reporting receiver has everything or is gone, and announce the end. If the
+    /// deadline comes before everything was sent, or while a connected receiver lacks something,
+    /// the source breaks the session off and tells receivers so. [`Publisher::ended`] says how the
+    /// session ended, once it has.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);
     }
 
     /// Delivers everything as [`Publisher::close`] does, then breaks the session off and tells
-    /// receivers so: its owner had more to send and cannot.
+    /// receivers so. Call it when the owner has more to send but cannot.
     pub fn break_off(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, true, &mut self.source, &self.audience);
@@ -221,9 +221,9 @@ impl Handle<()> for Publisher {
 
 impl Endpoint for Publisher {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        // Receivers may already report what left in the last turn. The audience cuts reports to the
-        // lead. With an old lead, a receiver that has everything would count as behind until its
-        // next report.
+        // The audience cuts each reported position to the lead that it knows. With an old lead, a
+        // receiver that reports packets of the last turn would count as behind until its next
+        // report.
         let state = steering::state_of(&self.source, now);
         self.audience.set_stream(&state);
         self.audience.handle_link(now, link, event, data);

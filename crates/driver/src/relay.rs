@@ -1,9 +1,9 @@
-//! A relay between networks: packets through a network element, control connections through a
-//! forwarder.
+//! A relay between networks: its network element passes packets on, its forwarder passes control
+//! connections on.
 //!
-//! The element and the forwarder know nothing of each other; this file joins them. The forwarder
-//! dials only the address at which the element heard the session's source, and the element's SPMs
-//! name the forwarder's port.
+//! The element and the forwarder know nothing of each other; this file joins them. The element's
+//! SPMs name the forwarder's port, so receivers dial the forwarder. The forwarder dials a session's
+//! source only at the address from which the element hears that source.
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, earliest};
 use delivery::{Forwarder, LinkCommand};

@@ -49,17 +49,17 @@ impl Stage {
         }
     }
 
-    /// Sends a run; with a key, protects it first. The protected run may hold only the packets at
-    /// the front; the others leave with the next run.
+    /// Sends a run; with a key, protects it first. The protected run may hold only the first
+    /// packets of `run`; the others leave with the next run.
     #[inline]
     pub(crate) fn send(&mut self, run: &Run<'_>, io: &mut impl Io) -> Outcome {
         match &mut self.0 {
             None => io.send(run),
             Some(protection) => match protection.protect(run) {
                 Some(protected) => io.send(&protected),
-                // `ProtectionCounters::failed` has counted the first packet, which must not leave.
-                // The endpoint treats it as lost on the way; those behind it leave with the next
-                // run.
+                // The first packet cannot be protected, so it must not leave:
+                // `ProtectionCounters::failed` has counted it. Reported as sent, it counts as lost
+                // on the way. The packets behind it leave with the next run.
                 None => Outcome::Sent { datagrams: 1 },
             },
         }

@@ -1,12 +1,12 @@
-//! The exchange between a source and its receivers, once a turn: the source says how far it has
-//! come, and the receivers say what they want of it.
+//! The exchange between a source and its receivers, once a turn of the run loop: the source says
+//! how far it has sent, and the receivers' reports decide its pace and what it keeps for them.
 
 use base::Instant;
 use delivery::{SourceState, Steering};
 use pgm::Source;
 use wire::pgm::Mark;
 
-/// Returns how far `source` has come, and what limits it at `now`.
+/// Returns how far `source` has sent, and what limits it at `now`.
 pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     let config = source.config();
     // The flow window is bounded in packets and in bytes: the lower bound counts.
@@ -21,7 +21,8 @@ pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     }
 }
 
-/// Sets the pace, the announcement, the hold and the round trip of `source` as its receivers want.
+/// Sets what `wanted` gives for `source`: its pace, what its SPMs announce, from which packet on it
+/// keeps data, and its round trip.
 pub(crate) fn follow(source: &mut Source, wanted: &Steering) {
     if let Some(pace) = wanted.pace
         && pace != source.pace()

@@ -29,21 +29,23 @@ pub trait MessageSink {
     /// Takes an event other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
 
-    /// Takes the name that a sender has given itself: some time after [`SessionEvent::Found`], and
-    /// never from a sender that takes no reports. The name is text of another host; without a key,
-    /// any host can have made it. The default ignores it.
+    /// Takes the name that a sender has given itself. It comes some time after
+    /// [`SessionEvent::Found`], and only from a sender that takes reports. Without a key, any host
+    /// can have sent the name. The default ignores it.
     fn sender_name(&mut self, session: u32, name: &str) {
         let _ignored = (session, name);
     }
 
-    /// Takes an address from the mark of `session`: that of another session's sender, which sends
-    /// the same frames, or the unspecified address when there is no such session. Only frame
-    /// sessions without a key name an address. The default ignores it.
+    /// Takes the address of a second sender, which sends the same frames in another session. The
+    /// first sender names it in the mark (Towline's option in SPMs) of `session`; the unspecified
+    /// address means that there is no second sender. Only frame sessions without a key name an
+    /// address. The default ignores it.
     fn partner(&mut self, session: u32, source: IpAddr) {
         let _ignored = (session, source);
     }
 
-    /// Returns true while the application takes nothing more. One more receive batch may follow.
+    /// Returns true while the application takes nothing more. The messages of one more receive
+    /// batch may still come.
     fn is_full(&self) -> bool {
         false
     }
@@ -55,7 +57,7 @@ pub trait MessageSink {
 pub enum SessionEvent {
     /// A sender was heard for the first time.
     Found {
-        /// The index of its session in all later events.
+        /// The index by which all later events name the sender's session.
         session: u32,
         /// The sender's transport session identifier.
         tsi: Tsi,
@@ -64,7 +66,7 @@ pub enum SessionEvent {
     },
     /// Packets that cannot be repaired any more.
     Lost {
-        /// The session that lost them.
+        /// The session whose packets were lost.
         session: u32,
         /// Position of the first lost packet.
         first: u64,
@@ -74,13 +76,13 @@ pub enum SessionEvent {
     /// The sender already has a receiver of this name, perhaps one that died silently. This
     /// receiver keeps trying for a while; then the sender admits or refuses it.
     NameTaken {
-        /// The session of that sender.
+        /// The session of the sender that has the name already.
         session: u32,
     },
     /// The sender refuses this receiver and does not wait for it. Messages are still received,
     /// unless the sender protects them and this end has no key.
     Refused {
-        /// The session of that sender.
+        /// The session of the sender that refuses.
         session: u32,
         /// Why the sender refuses.
         reason: Refusal,
@@ -100,23 +102,23 @@ pub enum SessionEvent {
         /// The session that was aborted.
         session: u32,
     },
-    /// The sender gave this receiver up, and the receiver takes nothing more of its session.
+    /// The sender gave up on this receiver, and the receiver takes nothing more of its session.
     /// Packets that were missing by then were reported as lost. Packets that the sender sent later
-    /// are not counted. A new subscriber may join again.
+    /// are not reported. A new subscriber may join again.
     Dropped {
         /// The session that dropped this receiver.
         session: u32,
-        /// Why the sender gave this receiver up.
+        /// Why the sender gave up on this receiver.
         code: ErrorCode,
     },
 }
 
-/// A receiver of messages that reports its position to senders that announce a control port.
+/// A receiver of messages. It reports its position to each sender that announces a control port.
 #[derive(Debug)]
 pub struct Subscriber {
     receiver: Receiver,
     reporter: Option<Reporter>,
-    /// Sessions whose senders gave this receiver up, and why.
+    /// Sessions whose senders gave up on this receiver, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
     /// How many packets had come when the last turn ended.
@@ -139,13 +141,13 @@ pub enum Left {
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
     No,
-    /// This end is telling the senders, until this time at the latest.
+    /// This end is telling the senders that it leaves, until this time at the latest.
     Telling(Instant),
     Done(Left),
 }
 
 impl Subscriber {
-    /// The usual time limit for a leaving subscriber to tell its senders; see
+    /// The usual limit on how long a subscriber goes on telling its senders that it leaves; see
     /// [`Subscriber::close`].
     pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
@@ -175,7 +177,7 @@ impl Subscriber {
         }
     }
 
-    /// Returns what the sender of a session calls itself, once it has said so.
+    /// Returns the name that the sender of a session has given itself; `None` until it comes.
     #[must_use]
     pub fn sender_name(&self, session: u32) -> Option<&str> {
         self.reporter.as_ref()?.sender_name(session)
@@ -234,7 +236,7 @@ impl Subscriber {
         }
     }
 
-    /// Gives up all missing packets of a session before the position `before`.
+    /// Gives up all packets of a session that are missing before the position `before`.
     pub(crate) fn give_up(&mut self, session: u32, before: u64) {
         self.receiver.give_up(session, before);
     }
@@ -311,7 +313,7 @@ impl Subscriber {
         }
     }
 
-    /// Handles the mark that an SPM of the sender at `source` carries.
+    /// Handles the mark (Towline's PGM option) in an SPM of the sender at `source`.
     fn marked<S: MessageSink + ?Sized>(
         &mut self,
         now: Instant,
@@ -398,9 +400,9 @@ impl Subscriber {
     ) {
         self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
-            // `drain` has not run yet, so the last report must also count what this turn gave out.
-            // After an expiry, another session may already have the number: `position` could then
-            // return that session's position.
+            // `drain` has not run yet, so the last report must also count the messages of this
+            // turn. After an expiry, another session may already have this session's number:
+            // `position` could then return the other session's position.
             let is_expired = matches!(event, SessionEvent::Expired { .. });
             if let Some(at) = self.receiver.position(session).filter(|_| !is_expired) {
                 reporter.observe(now, session, &stream_of(&at, self.host_drops, false));

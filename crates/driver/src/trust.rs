@@ -25,7 +25,7 @@ pub(crate) struct Trust {
 pub(crate) enum Judgement {
     /// Take no packets of the sender.
     Ignore,
-    /// Forget the sender's session, and say that the sender requires a key.
+    /// Forget the sender's session, and tell the application that the sender requires a key.
     Refuse,
     /// Take the sender's packets, and send it no reports.
     Receive,
@@ -51,8 +51,8 @@ impl Trust {
         admission.is_none_or(|admission| admission.admits(source))
     }
 
-    /// Judges the mark in an SPM of the sender at `source`. `at` is how far the receiver has come
-    /// in that session.
+    /// Judges the mark in an SPM of the sender at `source`. `at` is the state of the sender's
+    /// session at this receiver.
     pub(crate) fn judge(&self, source: IpAddr, mark: &Mark, at: Option<&Position>) -> Judgement {
         if !self.admits(source) {
             return Judgement::Ignore;
@@ -75,10 +75,10 @@ impl Trust {
         }
     }
 
-    /// Asks each sender whose packets make doubtful claims, over its report connection, whether
-    /// these claims are true. If the sender cannot be asked or does not answer, believes the
-    /// claims. With a key this end need not ask, because only holders of the key can have made the
-    /// packets.
+    /// If packets claim that data is no longer repaired or that a session ends, asks the sender
+    /// over its report connection whether that is true. If the sender cannot be asked or does not
+    /// answer, believes the packets. With a key, asks nothing: only holders of the key can have
+    /// made the packets.
     pub(crate) fn ask_senders(
         &self,
         now: Instant,

@@ -43,7 +43,7 @@ pub struct Driver<I, E> {
     pub io: I,
     /// The state machines at this end.
     pub endpoint: E,
-    /// The stage that, with a key, protects packets that leave and opens packets that enter.
+    /// With a key: protects the packets that leave, and opens the packets that arrive.
     stage: Stage,
     batch: RecvBatch,
     link_data: Vec<u8>,
@@ -93,7 +93,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self.stage.protection_mut()
     }
 
-    /// Makes one turn: receive batch, handle, control connections, timers, drain, runs.
+    /// Makes one turn: receives a batch and handles it, serves control connections and timers,
+    /// drains the endpoint, and sends runs.
     ///
     /// # Errors
     /// When the back end has a fault from which it cannot recover.
@@ -235,7 +236,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     /// Sends what waits, so that a message can leave at once. Packets that have arrived wait for
-    /// the next turn. Returns the number of runs, counted as [`Turn::runs`].
+    /// the next turn. Returns the number of runs, counted as in [`Turn::runs`].
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
@@ -271,7 +272,7 @@ pub struct Turn {
     pub buffers: usize,
     /// Control-connection events handled.
     pub link_events: u32,
-    /// Commands to control connections carried out.
+    /// Commands that were carried out on control connections.
     pub link_commands: u32,
     /// Runs that were sent, at least in part, or refused for good.
     pub runs: u32,

@@ -1,5 +1,6 @@
-//! The receiving end of object sessions. There are two forms: one PGM receiver in arrival order
-//! with the transfers that its packets belong to, or only transfers, whose senders dial this end.
+//! The receiving end of object sessions, in one of two forms: a PGM receiver that delivers in
+//! arrival order, with the transfers of its packets; or only transfers, whose senders dial this
+//! end.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 3 and 7.
 
@@ -106,8 +107,8 @@ impl<I: Intake> ObjectReceiver<I> {
             && let Some(ready) = receiver.pop_ready()
         {
             match ready {
-                // This data waited until the receiver knew its session, or was recovered by parity.
-                // The payload is whole in both cases.
+                // Parity recovered this data, or it waited until the receiver knew the data's
+                // session. In both cases `data` is a whole block.
                 Ready::Message { session, data, .. } => {
                     self.transfers.handle_block(now, session, data);
                 }
@@ -137,14 +138,15 @@ impl<I: Intake> ObjectReceiver<I> {
                 Ready::Found {
                     session, source, ..
                 } => {
-                    // If the session has sent a mark, the mark decides about the session.
+                    // `found` checks only the sender's host. If the session has sent a mark,
+                    // `Ready::Mark` has it checked in full instead.
                     let at = receiver.position(session);
                     if at.is_none_or(|at| at.mark.is_none()) {
                         self.transfers.found(session, source);
                         self.follow_verdicts();
                     }
                 }
-                // Nothing to do: after the pass the receiver asks for lost blocks.
+                // Nothing to do: after the pass, the transfer asks the sender for lost blocks.
                 Ready::Lost { .. } => {}
             }
         }
