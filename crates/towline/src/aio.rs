@@ -153,7 +153,7 @@ impl fmt::Debug for AsyncPublisher {
 pub struct Message {
     /// The session that the message belongs to.
     pub session: u32,
-    /// Position of the message's last packet in the session.
+    /// Position in the session of the message's last packet.
     pub position: u64,
     /// The application's bytes.
     pub data: Vec<u8>,

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use driver::Admission;
 
-/// One host, or a network of hosts, that an end takes as its peers.
+/// The hosts that an end takes as its peers: all, those of one network, or a single host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Every host that reaches this machine.

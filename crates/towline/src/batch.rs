@@ -21,7 +21,7 @@ pub enum Received<'a> {
     Message {
         /// The session that the message belongs to.
         session: u32,
-        /// Position of the message's last packet in the session.
+        /// Position, in the session, of the message's last packet.
         position: u64,
         /// The application's bytes.
         data: &'a [u8],

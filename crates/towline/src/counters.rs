@@ -13,7 +13,8 @@
 //!
 //! **Where**: the sockets are in `$XDG_RUNTIME_DIR/towline`, or without that variable in
 //! `/tmp/towline-UID`. A directory that another user owns is refused; a directory that others may
-//! enter is made private first. Publishing never waits: a session skips it while a reader copies.
+//! enter is made private first. Publishing never waits: while a reader copies the slot, the session
+//! does not publish.
 
 mod client;
 pub use client::{processes, read};

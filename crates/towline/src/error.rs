@@ -38,9 +38,9 @@ pub enum Error {
     /// session goes on.
     #[error("{}", too_long_text(*max, parameter))]
     TooLong {
-        /// The length of the longest possible message, in bytes; 0 for a frame without bytes.
+        /// The most bytes that the message or frame may have; 0 when the frame has no bytes.
         max: usize,
-        /// The protocol parameter, or the setting of the publisher, that sets this limit.
+        /// The protocol parameter, or the setting of the publisher, that sets the limit `max`.
         parameter: &'static str,
     },
     /// The session was closed.

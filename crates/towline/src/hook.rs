@@ -31,7 +31,7 @@ use crate::Spool;
 pub struct Completed {
     /// The transfer's directory, or the only entry that the transfer brought there: `TOWLINE_PATH`.
     pub path: PathBuf,
-    /// The transfer's manifest: `TOWLINE_MANIFEST`.
+    /// The id of the transfer's manifest: `TOWLINE_MANIFEST`.
     pub manifest: String,
     /// The sender's address: `TOWLINE_SENDER`.
     pub sender: String,
@@ -39,8 +39,8 @@ pub struct Completed {
     pub bytes: u64,
     /// The root hash, in hexadecimal digits: `TOWLINE_ROOT`.
     pub root: String,
-    /// The entries that the transfer brought at the top of the directory, without what lies below
-    /// them. The program reads them from its standard input, with a zero byte behind each.
+    /// The entries that the transfer brought to the top of the directory, without those below them.
+    /// The program reads them from its standard input, with a zero byte behind each.
     pub items: Vec<PathBuf>,
 }
 
@@ -120,7 +120,7 @@ impl Hook {
     }
 
     /// Sets how long a program may run. After that it is asked to end (SIGTERM), and killed if it
-    /// still runs 2 s later, because the runs for later transfers wait. Default [`Hook::LIMIT`].
+    /// still runs 2 s later, because later transfers wait for their turn. Default [`Hook::LIMIT`].
     #[must_use]
     pub const fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -262,7 +262,8 @@ impl Hook {
             .env("TOWLINE_ROOT", &completed.root)
             .stdin(completed.input()?)
             .stdout(io::stderr().as_fd().try_clone_to_owned()?);
-        // A program that uses `select` may fail with this process's high limit of descriptors.
+        // This restores the limit of open descriptors that this process began with. With the higher
+        // limit that it set since, a program that uses `select` may fail.
         sys::spawn_as_given(&mut command)
     }
 
@@ -288,8 +289,8 @@ impl Completed {
         self.items.iter().map(|it| it.as_os_str().len() + 1).sum()
     }
 
-    /// Makes the program's standard input: a file without a name, which needs nobody to write to
-    /// it while the program reads.
+    /// Makes the program's standard input: an unnamed file that is complete before the program
+    /// starts.
     fn input(&self) -> io::Result<Stdio> {
         if self.items.is_empty() {
             return Ok(Stdio::null());

@@ -11,14 +11,14 @@ pub enum Place {
     /// A multicast group, or one host, to which packets go.
     Group(Group),
     /// The hosts of the receivers, `HOST[:PORT]` each. A sender of files dials them. Everything
-    /// goes over these connections; there are no packets. The port is 7500 when none is written.
+    /// goes over these TCP connections; there are no PGM packets. The default port is 7500.
     Hosts(Vec<String>),
     /// TCP connections that senders of files open to this address.
     Listen(SocketAddr),
 }
 
 impl Place {
-    /// Returns the group; `None` where there are no packets.
+    /// Returns the group; `None` for TCP connections, on which there are no PGM packets.
     #[must_use]
     pub const fn group(&self) -> Option<&Group> {
         match self {
@@ -49,7 +49,8 @@ impl Place {
         Ok(peers)
     }
 
-    /// Makes the error for a request that needs packets, at a place without packets.
+    /// Makes the error for a request that needs PGM packets when this place has only TCP
+    /// connections.
     pub(crate) fn no_packets(&self) -> SystemError {
         let cause = "TCP connections were asked for, and they carry only files, no packets";
         SystemError::refused("exchange packets with", self, cause).advise("name a group")

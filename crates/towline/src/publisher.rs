@@ -121,9 +121,9 @@ struct LookTimes {
     waiting: u32,
     /// When the publisher last looked at NAKs and reports.
     turned_at: Instant,
-    /// When the last message was sent, or was left waiting for further ones.
+    /// When [`Publisher::send`] last looked at the clock.
     left_at: Instant,
-    /// How many messages have come in a row without a pause, up to the latest.
+    /// How many looks in a row came less than `ROW_GAP` after the look before; at most `ROW_MAX`.
     row: u32,
 }
 
@@ -288,13 +288,13 @@ impl Publisher {
     }
 
     /// Sends waiting messages, because the owner's next call may be far off. In a stream without
-    /// pauses, leaves the messages to wait for further ones.
+    /// pauses, lets the messages wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
         let is_in_row = now.since(self.looks.left_at) < ROW_GAP;
         self.looks.left_at = now;
         self.looks.row = if is_in_row {
-            self.looks.row.saturating_add(1)
+            (self.looks.row + 1).min(ROW_MAX)
         } else {
             0
         };
@@ -382,9 +382,9 @@ impl Publisher {
     /// something, the session ends without being broken off.
     ///
     /// **Blocks** at most for `timeout`. At a low rate, breaking off may take 1 s more. The
-    /// announcement takes 0.5 s when receivers can report and none does. It takes the time of the
-    /// parameter `linger` when receivers cannot report, or when a receiver that does not report has
-    /// sent a NAK.
+    /// announcement takes 30 ms when a receiver reports, and 0.5 s when receivers can report and
+    /// none does. It takes the time of the parameter `linger` when receivers cannot report, or when
+    /// a receiver that does not report has sent a NAK.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -512,7 +512,7 @@ impl Publisher {
         self.end.driver.endpoint.source().lead()
     }
 
-    /// Returns the bytes of packets that were taken and not yet sent.
+    /// Returns how many bytes are in packets that were taken and not yet sent.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.end.driver.endpoint.source().backlog_bytes()
@@ -537,8 +537,8 @@ impl Publisher {
         })
     }
 
-    /// Returns the parameter `linger`: how long at most the publisher announces the end of the
-    /// session for receivers that do not report.
+    /// Returns the parameter `linger`: the longest time for which the publisher announces the
+    /// session's end to receivers that do not report.
     #[must_use]
     pub const fn linger(&self) -> Duration {
         self.end.driver.endpoint.source().config().linger()
@@ -556,9 +556,9 @@ impl Publisher {
         self.end.driver.endpoint.audience().receiver_count()
     }
 
-    /// Begins to count the receivers by polls: those that report, and others that can read polls.
-    /// After at most ten more seconds of turns, [`Publisher::census`] has the result. With the
-    /// parameter `poll_interval` the count is repeated.
+    /// Begins to count, by polls, all receivers that can read polls, whether or not they report.
+    /// Keep making turns: within ten seconds, [`Publisher::census`] has the result. With the
+    /// parameter `poll_interval`, the count is repeated.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -602,7 +602,7 @@ impl Count for driver::Publisher {
 impl LookTimes {
     /// Returns true when [`Publisher::try_send`] should look at the clock: while 1, 2, 4 or 8
     /// messages wait. A look costs a quarter of what a message of 64 bytes costs. In a stream,
-    /// further looks would find nothing due before the messages fill a run.
+    /// further looks would find nothing due before a run is full, and a full run needs no look.
     #[inline]
     const fn is_first_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE && self.waiting.is_power_of_two()
@@ -632,7 +632,8 @@ impl Drop for Publisher {
                 self.end.driver.endpoint.break_off(now, now);
             }
         }
-        // A receiver that misses the announcement forgets the session when nothing more comes.
+        // A short wait is enough: a receiver that misses the announcement forgets the session
+        // when nothing more comes.
         while let Ok(_) = self.turn()
             && !self.is_closed()
             && self.end.driver.now() < until

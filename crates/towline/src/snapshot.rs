@@ -48,15 +48,16 @@ impl Snapshot {
         self.behind = None;
     }
 
-    /// Adds every counter of another snapshot.
+    /// Appends the counters of another snapshot. Takes its numbers of receivers and of packets
+    /// behind where this snapshot has none.
     pub fn append(&mut self, other: &Self) {
         self.values.extend_from_slice(&other.values);
         self.receivers = self.receivers.or(other.receivers);
         self.behind = self.behind.or(other.behind);
     }
 
-    /// Adds another snapshot, counter by counter. The numbers of receivers and of packets behind
-    /// are no counters and are not added: the greater number stays.
+    /// Adds another snapshot, counter by counter. The number of receivers and the number of packets
+    /// behind are no counters and are not added: of each, the greater value stays.
     pub(crate) fn sum_up(&mut self, other: &Self) {
         for (set, info, value) in &other.values {
             let mut own = self.values.iter_mut();

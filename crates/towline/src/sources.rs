@@ -1,10 +1,10 @@
 //! Decides from which senders files are taken, by one rule for every receiver of files.
 //!
-//! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
-//! other machines can reach must name the senders that it takes files from, or share a key with
-//! them. A group with a source names the sender already. On loopback addresses, which only this
-//! machine can reach, a receiver needs neither. On link-local addresses a receiver needs one of the
-//! two, because all neighbours can reach it there.
+//! Any host that reaches a receiver's port could fill the receiver's disk. So a receiver that other
+//! machines can reach must name the senders that it takes files from, or share a key with them. In
+//! a group with a source, that source counts as named. Link-local addresses are no exception,
+//! because all neighbours can reach them. Only on loopback, which no other machine can reach, does
+//! a receiver need neither a named sender nor a key.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -39,14 +39,14 @@ impl Sources {
             let mut addresses = interface.addresses.iter().map(|address| address.ip);
             addresses.find(|ip| !interface.flags.loopback && is_reached(*ip))
         } else {
-            // Unicast packets may arrive through any interface.
+            // Unicast packets may arrive through any interface, so only the local address counts.
             Some(local).filter(|ip| is_reached(*ip))
         };
         let target = reached.map(|ip| format!("files by {} ({ip})", interface.name));
         Self::checked(allowed, has_key, target)
     }
 
-    /// Decides which senders are accepted by a receiver that senders dial at `address`.
+    /// Decides which senders a receiver accepts when they dial it at `address`.
     pub(crate) fn listening(
         allowed: &[Allowed],
         has_key: bool,

@@ -65,10 +65,10 @@ impl Subscriber {
         })
     }
 
-    /// Takes messages only from these senders, by their addresses, and ignores the packets of all
-    /// others. Call this before the first turn: senders that were heard before the call are still
-    /// taken. An address can be forged on a local network; only a key keeps forgers out. An empty
-    /// list changes nothing.
+    /// Takes messages only from senders whose addresses are in `allowed`, and ignores the packets
+    /// of all others. Call this before the first turn: senders that were heard before the call are
+    /// still taken. An address can be forged on a local network; only a key keeps forgers out. An
+    /// empty list changes nothing.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
         if let Some(admission) = Allowed::admission(allowed) {
             self.end.driver.endpoint.admit_only(admission);
@@ -90,7 +90,7 @@ impl Subscriber {
         Ok(self.batch.pop().ok_or(Status::NoSender))
     }
 
-    /// Waits for the next message or event, at most `timeout`; `None` after that.
+    /// Waits for the next message or event; returns `None` if `timeout` passes first.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -127,7 +127,7 @@ impl Subscriber {
         self.end.wait(until);
     }
 
-    /// Says why nothing can be received just now.
+    /// Returns the reason why nothing can be received at the moment.
     #[must_use]
     pub fn status(&self) -> Status {
         self.end.driver.endpoint.receiver().status()
@@ -217,11 +217,12 @@ pub struct SessionInfo {
     pub source: IpAddr,
 }
 
-/// The sessions that events have shown to the application.
+/// The senders of the sessions that events have named to the application.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     known: BTreeMap<u32, SessionInfo>,
-    /// The session whose end was the last event; it stays known until the next event.
+    /// The session that the last event ended, if it ended one. It stays in `known` until the next
+    /// event.
     gone: Option<u32>,
 }
 
@@ -251,8 +252,8 @@ impl Sessions {
     }
 }
 
-/// Makes one turn. First notes for the reports how many packets the kernel has dropped, so that the
-/// sender can adapt.
+/// Makes one turn. First passes on how many packets the kernel has dropped: this end reports that
+/// number to senders, so that they can adapt.
 fn turn<S: MessageSink + ?Sized>(
     end: &mut End<driver::Subscriber>,
     sink: &mut S,

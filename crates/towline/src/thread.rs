@@ -61,7 +61,8 @@ struct Posted {
 }
 
 impl Posted {
-    /// Notes a turn; returns true when it is time to show the state.
+    /// Notes whether anything happened in a turn of the thread; returns true when the thread must
+    /// show the state now.
     fn is_due(&mut self, turn: &Turn) -> bool {
         self.has_news |= !turn.is_idle() || self.at.is_none();
         let is_due = self.due_after().is_some_and(|after| after.is_zero());
@@ -74,7 +75,8 @@ impl Posted {
         is_due
     }
 
-    /// Returns how long it is until the state must be shown; `None` when nothing has happened.
+    /// Returns the time left until the state must be shown; `None` when nothing has happened since
+    /// it was last shown.
     fn due_after(&self) -> Option<Duration> {
         let elapsed = self.at.map_or(POSTED_AGE_MAX, |at| at.elapsed());
         self.has_news

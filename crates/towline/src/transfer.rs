@@ -201,11 +201,11 @@ impl<T: Transfer> TransferThread<T> {
 
     /// Puts a question to the transfer, and waits for the answer. The thread answers between two
     /// turns. The question may read [`FileReceiver::entries`](crate::FileReceiver::entries) or the
-    /// transfer's counters, for example. Once the transfer is over, the question reads its final
+    /// transfer's counters, for example. Once the transfer is over, the question reads the final
     /// state; the answer is `None` if the transfer ended with an error.
     ///
-    /// The question holds the transfer up, so it should only look. It must not call this
-    /// `TransferThread`, which would wait for itself.
+    /// The transfer stands still while the question runs, so the question should be quick. It must
+    /// not call this `TransferThread`: the thread would wait for itself.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towline::Error> {
@@ -382,7 +382,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
     }
 }
 
-/// The most events that wait for the application; further events wait in the transfer.
+/// The most events in the queue to the application; further events wait in the transfer.
 const EVENTS_MAX: usize = 1024;
 /// The greatest age of the application's copy of the state while packets come and go.
 const STATE_AGE_MAX: Duration = Duration::from_millis(50);

@@ -26,10 +26,10 @@ pub struct Usage {
     pub process_cpu_s: Option<f64>,
     /// Processor seconds that the machine was busy with anything.
     pub machine_busy_s: Option<f64>,
-    /// Processor seconds that a hypervisor took from this machine in the measured time; over 1 %
-    /// voids a measurement.
+    /// Processor seconds that a hypervisor took from this machine. Above 1 % of all processor time,
+    /// a measurement is void.
     pub machine_steal_s: Option<f64>,
-    /// Processors of the machine; 1 where `/proc` does not say.
+    /// Number of processors of the machine; 1 when `/proc` does not say.
     pub cpu_count: u32,
 }
 
@@ -75,7 +75,8 @@ fn machine_ticks() -> Option<Machine> {
     parse_machine(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Reads utime and stime, fields 14 and 15. The name in field 2 may hold spaces and parentheses.
+/// Adds utime and stime, fields 14 and 15 of `/proc/self/stat`, in ticks. The program's name in
+/// field 2 may hold spaces and parentheses.
 fn parse_process(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -84,8 +85,8 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// Reads the first line: user, nice, system, idle, iowait, irq, softirq, steal. The kernel has
-/// counted guest time in user already.
+/// Reads `/proc/stat`. Its first line has the ticks of user, nice, system, idle, iowait, irq,
+/// softirq, steal. The time of guests is part of user.
 fn parse_machine(text: &str) -> Option<Machine> {
     let mut lines = text.lines();
     let fields = lines.next()?.strip_prefix("cpu ")?.split_ascii_whitespace();

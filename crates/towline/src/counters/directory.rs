@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the directory of the caller's user, which need not exist.
+/// Returns the path of this user's directory. The directory need not exist.
 pub(super) fn path() -> io::Result<PathBuf> {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
         Some(runtime) => Ok(PathBuf::from(runtime).join("towline")),

@@ -23,7 +23,7 @@ impl MetricsServer {
         address: SocketAddr,
         text: impl Fn() -> String + Send + 'static,
     ) -> io::Result<Self> {
-        // If a client has left or does not read, the next one is answered all the same.
+        // An error means that a client has left or does not read. The next client gets its answer.
         let serve = move |stream| drop(answer(stream, &text));
         HttpServer::start("metrics", address, serve).map(Self)
     }

@@ -1,8 +1,8 @@
 //! The counters of a process in the text format that Prometheus scrapes (version 0.0.4).
 //!
 //! Every counter is a metric `towline_SET_NAME_total` with a sample for each session that has the
-//! counter. The metric's help is the counter's declaration. The labels distinguish the sessions:
-//! `session` (its number), `role` and `name`.
+//! counter. The metric's help text comes from the counter's declaration. The labels tell the
+//! sessions apart: `session` (the session's number), `role` and `name`.
 
 use std::fmt::{self, Write as _};
 
@@ -51,7 +51,8 @@ impl ProcessCounters {
         self.write_gauge(text, "towline_behind_packets", help, |session| {
             session.behind
         })?;
-        // All samples of a metric must stand together, so each metric looks at all sessions.
+        // All samples of a metric must stand together. So the first session that has a counter also
+        // brings the samples of the later sessions, which then leave that counter out.
         for (at, session) in self.sessions.iter().enumerate() {
             for counter in &session.counters {
                 let is_same = |other: &&CounterReading| {
@@ -109,7 +110,7 @@ impl fmt::Display for Labels<'_> {
     }
 }
 
-/// A label's value with escapes: command lines and names may hold anything.
+/// A label's value, written with escapes: command lines and names may hold any character.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

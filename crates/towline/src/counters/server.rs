@@ -27,13 +27,13 @@ use crate::Snapshot;
 pub struct CounterServer {
     shared: Arc<Shared>,
     path: PathBuf,
-    /// The listener. Shutting it down ends the thread's wait.
+    /// The listening socket. Shutting it down ends the wait of `thread`.
     listening: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CounterServer {
-    /// Starts serving; `command` names the process for readers.
+    /// Starts serving. Readers see `command` as the process's name.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves. Another error
@@ -55,8 +55,8 @@ impl CounterServer {
         };
         // Without this lock, two threads that start servers at once could both find that none runs.
         let _starting = lock(&STARTING);
-        // This fails if a dead process with the same process id left the socket: nothing accepts
-        // there.
+        // Connecting fails if the socket was left by a dead process that had the same process id:
+        // nothing accepts there.
         if UnixStream::connect(&path).is_ok() {
             let text = "this process serves its counters already: use that server's slots";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
@@ -130,7 +130,8 @@ impl Drop for CounterServer {
         // The thread sleeps in accept, which returns when the listener is shut down.
         let is_awake = self.listening.shutdown(Shutdown::Both).is_ok();
         if let (true, Some(thread)) = (is_awake, self.thread.take()) {
-            // A panic of the serving thread was printed, and does not affect others.
+            // If the serving thread panicked, the panic was printed, and other threads do not
+            // depend on it.
             drop(thread.join());
         }
         drop(fs::remove_file(&self.path));

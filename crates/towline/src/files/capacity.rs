@@ -1,4 +1,4 @@
-//! How many transfers, and how many connections in addition, a process's descriptors allow.
+//! How many transfers and connections the limit on a process's descriptors allows.
 
 use delivery::{
     ObjectReceiverConfig, TransferReceiverConfig,
@@ -9,15 +9,16 @@ use delivery::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capacity {
     pub(super) transfers: u32,
-    /// The most senders that stay connected while they wait for a place.
+    /// The most senders that stay connected while they wait for their transfer to begin.
     pub(super) waiting: u32,
-    /// The most connections at a time: the other descriptors are for the files of the transfers.
+    /// The most connections at a time; more would take descriptors that transfers need for files.
     pub(super) links: usize,
 }
 
 impl Capacity {
-    /// Computes the limits of a process that is asked for `transfers` transfers, at least 1. The
-    /// process may have `descriptors` descriptors (`None`: any number) and `links_max` connections.
+    /// Computes the limits of a process that should serve `transfers` transfers at a time. If its
+    /// descriptors are too few, it serves fewer transfers, but at least one. The process may have
+    /// `descriptors` descriptors (`None`: any number) and `links_max` connections.
     pub(super) fn new(descriptors: Option<u64>, links_max: usize, transfers: u32) -> Self {
         let beside = CONNECTIONS_BESIDE;
         let left = descriptors.unwrap_or(u64::MAX);
@@ -70,13 +71,13 @@ const DESCRIPTORS_OF_A_TRANSFER: u64 = 8;
 /// Descriptors kept free: one half for connections whose peers have not said who they are, the
 /// other half for connections that this end has closed and the peers still keep open.
 const CONNECTIONS_BESIDE: u64 = 2 * GREETINGS_MAX as u64;
-/// Descriptors kept free, for each transfer, for senders that are asked for their offers or that
-/// wait for a place.
+/// Descriptors kept free for each transfer, for connections of senders that are asked for their
+/// offers or that wait for their transfer to begin.
 const DESCRIPTORS_BESIDE_A_TRANSFER: u64 = 2;
 /// Descriptors for everything except transfers and connections: standard streams, epoll, counters.
 const DESCRIPTORS_OF_A_PROCESS: u64 = 32;
-/// The most bytes of all transfers together that wait for the disk. With more than 1,024 transfers,
-/// more bytes may wait, because each transfer may have [`QUEUE_BYTES_MIN`].
+/// The most bytes of all transfers together that may wait for the disk. With more than 1,024
+/// transfers, more bytes may wait, because each transfer may have [`QUEUE_BYTES_MIN`].
 const QUEUES_BYTES_MAX: usize = 256 << 20;
 const QUEUE_BYTES_MAX: usize = 6 << 20;
 const QUEUE_BYTES_MIN: usize = 256 << 10;

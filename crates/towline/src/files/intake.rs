@@ -122,17 +122,18 @@ pub struct FileIntake {
     pub(super) is_stream_taken: bool,
     /// The directory that keeps a stream until all of it is verified.
     pub(super) spool: Option<PathBuf>,
-    /// What happens to files in a transfer's directories that are not in the transfer.
+    /// What happens to files that lie in a transfer's directories but do not belong to the
+    /// transfer.
     pub(super) delete: Delete,
-    /// Runs of zeros become holes, which take no room.
+    /// True when runs of zeros become holes, which take no room.
     pub(super) sparse: bool,
-    /// Who owns what arrives.
+    /// Who owns the files and directories that arrive.
     pub(super) owner: Owners,
-    /// Files and directories get the extended attributes that they have at the sender.
+    /// True when files and directories get the extended attributes that they have at the sender.
     pub(super) attributes: bool,
-    /// Which permission bits are set.
+    /// Which permission bits received files and directories get.
     pub(super) modes: Modes,
-    /// Names at the top may begin with a dot.
+    /// True when names at the top level of a transfer may begin with a dot.
     pub(super) takes_dot_names: bool,
     /// How much of the disk all transfers together may take.
     pub(super) room: Room,

@@ -15,8 +15,8 @@ use wire::object::ErrorCode;
 /// A place in memory for a receiver's files. Clones share the same files.
 ///
 /// The files of a transfer appear together, when all of them are verified. A tree's files are kept
-/// with their paths; its directories and symbolic links are not kept. Nothing is kept for a later
-/// attempt.
+/// with their paths; its directories and symbolic links are not kept. A transfer that fails leaves
+/// nothing for a later attempt.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -52,8 +52,8 @@ pub struct MemoryFile {
 
 impl MemoryFiles {
     /// Makes an empty place for transfers of at most `bytes_max` bytes each; larger ones are
-    /// refused. A file that is sent with several names (hard links) is kept, and counts, once for
-    /// each name.
+    /// refused. A file that is sent with several names (hard links) is kept once for each name, and
+    /// each copy counts toward `bytes_max`.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {

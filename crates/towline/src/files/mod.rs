@@ -41,13 +41,13 @@ pub struct Expectation {
     /// The names of expected receivers. When there are any, the sender waits only for these, and
     /// their number replaces [`Expectation::receivers`].
     pub names: Vec<String>,
-    /// How long to wait for the expected receivers to join. Over TCP, this time starts anew when a
-    /// receiver no longer makes the sender wait its turn.
+    /// How long to wait for the expected receivers to join. Over TCP, this time starts anew when
+    /// the sender no longer waits in line at any receiver.
     pub join_timeout: Duration,
-    /// How long a receiver that the sender has dialled may make the sender wait its turn.
+    /// How long a receiver that the sender has dialled may make the sender wait in line.
     pub line_timeout: Duration,
     /// The transfer begins when no new receiver has joined for this long, and at the latest after
-    /// [`Expectation::join_timeout`]. With `None`, it begins after that timeout. This setting
+    /// [`Expectation::join_timeout`]. With `None`, it begins after the join timeout. This setting
     /// matters only when all receivers that join are expected; those that join after the beginning
     /// are expected, too.
     pub settle: Option<Duration>,
@@ -79,7 +79,7 @@ impl Expectation {
         self
     }
 
-    /// Sets how long a receiver that the sender has dialled may make the sender wait its turn.
+    /// Sets how long a receiver that the sender has dialled may make the sender wait in line.
     #[must_use]
     pub const fn line_timeout(mut self, timeout: Duration) -> Self {
         self.line_timeout = timeout;
@@ -113,7 +113,7 @@ impl Expectation {
 impl Default for Expectation {
     /// Expects all receivers that join, at least one. Waits at most 10 s for the first, and begins
     /// when no other has joined for 300 ms. Sends at the pace of the slowest. Gives a receiver up
-    /// after 30 s without progress, or when it has made the sender wait its turn for an hour.
+    /// after 30 s without progress, or when it has made the sender wait in line for an hour.
     fn default() -> Self {
         Self {
             receivers: 0,

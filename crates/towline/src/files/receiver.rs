@@ -64,12 +64,12 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets how many transfers a receiver that serves any number takes at a time: at least 1, by
-    /// default 16. One host may have half of them. Further senders have to wait. Where senders
-    /// dial, up to 10,000 senders stay connected while they wait, or fewer if the process may have
-    /// too few descriptors. With too few descriptors for this many transfers,
-    /// [`FileReceiver::take_warnings`] says how many the receiver takes. A transfer that is over
-    /// keeps its place until the disk has taken the data that had arrived.
+    /// With [`FileReceiverBuilder::serve`]: sets how many transfers the receiver takes at a time,
+    /// at least 1, by default 16. Senders of one host may have at most half of these places.
+    /// Further senders have to wait. Where senders dial this receiver, up to 10,000 stay connected
+    /// while they wait, or fewer if the process may not open enough descriptors. If these are too
+    /// few even for the transfers, [`FileReceiver::take_warnings`] says how many the receiver
+    /// takes. A transfer that is over keeps its place until the disk has taken its data.
     ///
     /// **Cost**: each transfer has a thread that writes to the disk, and memory for what the disk
     /// has not taken: 256 MiB divided by this number, but at most 6 MiB and at least 256 KiB.
@@ -89,25 +89,24 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Sets the directory that keeps a stream until all of it is verified. Default: the system's
-    /// directory for temporary files (`$TMPDIR`).
+    /// Sets the directory in which a stream is kept until the whole stream is verified. Default:
+    /// the system's directory for temporary files (`$TMPDIR`).
     #[must_use]
     pub fn spool(mut self, directory: Option<PathBuf>) -> Self {
         self.spool = directory;
         self
     }
 
-    /// Sets what happens to files that are in a transfer's directories but not in the transfer,
-    /// once all of the transfer is in place. `TransferReceiverEvent::Surplus` names them. By
-    /// default they stay.
+    /// Sets what happens, once a transfer is in place, to files that are in its directories but not
+    /// in the transfer. `TransferReceiverEvent::Surplus` names them. By default they stay.
     #[must_use]
     pub const fn delete(mut self, delete: Delete) -> Self {
         self.delete = delete;
         self
     }
 
-    /// Makes holes of runs of zeros, which then take no room on the disk, even when the sender does
-    /// not ask for that. Default false.
+    /// Leaves holes in files where the content is only zeros, so that the zeros take no room on the
+    /// disk. Does so even when the sender does not ask for it. Default false.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
         self.sparse = is_sparse;
@@ -125,9 +124,9 @@ impl FileReceiverBuilder {
 
     /// Gives files and directories the extended attributes that they have at the sender, if the
     /// sender tells these ([`crate::FileSetBuilder::attributes`]): `user.*`, and others as far as
-    /// the system lets this process set them. Removes `user.*` attributes that they do not have at
-    /// the sender. File capabilities and `system.*` are never set. `TransferReceiverEvent::Unset`
-    /// names what could not be set. Default false.
+    /// the system lets this process set them. Removes a `user.*` attribute if the entry does not
+    /// have it at the sender. File capabilities and `system.*` are never set.
+    /// `TransferReceiverEvent::Unset` names what could not be set. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_set: bool) -> Self {
         self.attributes = are_set;
@@ -142,15 +141,15 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Also takes a transfer when a name at its top begins with a dot. Files with such names may be
-    /// settings of this user's programs. Default false: such a transfer is refused.
+    /// Also takes a transfer in which a top-level name begins with a dot. Files with such names may
+    /// be settings of this user's programs. Default false: such a transfer is refused.
     #[must_use]
     pub const fn take_dot_names(mut self, takes: bool) -> Self {
         self.takes_dot_names = takes;
         self
     }
 
-    /// Sets how much of the disk transfers into a directory may take. Default: 5 % of the
+    /// Limits the disk space that transfers into a directory may take. Default: 5 % of the
     /// filesystem, but at most 1 GiB, stays free, and there is no quota.
     #[must_use]
     pub const fn room(mut self, limits: RoomLimits) -> Self {
@@ -171,8 +170,8 @@ impl FileReceiverBuilder {
     ///
     /// # Errors
     /// When the directory cannot be used, when parameters contradict each other, when the interface
-    /// cannot be used, when other machines can reach it and no sender is allowed, or when the
-    /// system refuses.
+    /// cannot be used, when other machines can reach the session and no sender is allowed, or when
+    /// the system refuses.
     pub fn open(mut self) -> Result<FileReceiver, Error> {
         if let Target::Directory { path, .. } = &self.target {
             check_directory(path)?;
@@ -263,8 +262,8 @@ impl FileReceiverBuilder {
     }
 }
 
-/// Makes a receiver's name that is the same at every start: the last component of its directory's
-/// path, and four digits of a hash of the whole path.
+/// Makes a receiver name that is the same at every start: the last component of the directory's
+/// path, and four hexadecimal digits of a hash of the whole path.
 fn name_of(directory: &Path) -> String {
     let whole = directory
         .canonicalize()
@@ -302,8 +301,8 @@ pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// The receiver name made for a target that is not a directory; a directory's name would come
-    /// from its path. It is made even when the session has a name.
+    /// A name made for this receiver, kept so that no other end of this process takes it. `None`
+    /// when the target is a directory, because the directory's path then gives the name.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
     place: Place,
@@ -417,8 +416,8 @@ impl FileReceiver {
         Some(manifest.entries().map(FileSetEntry::of))
     }
 
-    /// Returns the checksums of a transfer's files, by path; `None` before all of it is there, and
-    /// after [`ObjectReceiverEvent::Left`].
+    /// Returns the checksums of a transfer's files, by path; `None` before all content is verified,
+    /// and after [`ObjectReceiverEvent::Left`].
     #[must_use]
     pub fn sums(&self, transfer: u32) -> Option<FileSums> {
         self.receiver(transfer)?.file_roots().map(FileSums::new)

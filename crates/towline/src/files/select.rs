@@ -9,7 +9,7 @@
 //! | pattern | matches |
 //! |---|---|
 //! | `*.o` | the last component, anywhere |
-//! | `build/` | the same, directories only |
+//! | `build/` | the last component of a directory's path, anywhere |
 //! | `doc/*.txt` | the end of a path; `*`, `?` and `[...]` do not match a `/` |
 //! | `/tree/*.c` | the whole path as it is delivered |
 //! | `**` | any number of components |
@@ -27,7 +27,7 @@ use crate::Error;
 /// | pattern | matches |
 /// |---|---|
 /// | `*.o` | a file name anywhere: the last component of a path |
-/// | `build/` | the same, directories only |
+/// | `build/` | the name of a directory anywhere |
 /// | `doc/*.txt` | the end of a path; `*`, `?`, `[abc]` and `[!abc]` do not match a `/` |
 /// | `/tree/*.c` | a whole path, as it is delivered |
 /// | `**` | any number of components, as in `/tree/**/*.c` |

@@ -36,7 +36,7 @@ use crate::{
 /// ```
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
-    /// The last turn found nothing to do.
+    /// True when the last turn found nothing to do.
     is_idle: bool,
     /// When the sender stops waiting for its last messages to leave; `None` before the
     /// transfer is over.
@@ -170,7 +170,7 @@ impl FileSender {
     }
 }
 
-/// Opens the session: over packets, or over connections to the hosts that it names.
+/// Opens the session: over packets, or over connections to the hosts that `session` names.
 fn open(
     session: &SessionBuilder,
     mut config: TransferSenderConfig,

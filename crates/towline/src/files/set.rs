@@ -67,8 +67,8 @@ impl FileSetBuilder {
         self
     }
 
-    /// If a file has several names in the set, sends its content once; receivers make the further
-    /// names hard links. Receivers that are too old for this refuse the transfer. Default false:
+    /// If a file has several names in the set, sends its content once; receivers create the other
+    /// names as hard links. Receivers that are too old for this refuse the transfer. Default false:
     /// each name is a file of its own.
     #[must_use]
     pub const fn hard_links(mut self, are_kept: bool) -> Self {
@@ -76,8 +76,9 @@ impl FileSetBuilder {
         self
     }
 
-    /// Asks receivers to make holes of runs of zeros, which then take no room on their disks. The
-    /// zeros are sent all the same. Default false: zeros take room as all content does.
+    /// Asks receivers to leave holes in files where the content is only zeros, so that the zeros
+    /// take no room on their disks. The zeros are sent all the same. Default false: zeros take room
+    /// as all content does.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
         self.options.sparse = is_sparse;
@@ -139,7 +140,7 @@ impl FileSetBuilder {
             0 if !has_source => ("no path is named".to_owned(), name_one),
             0 if tree.notes.is_empty() => ("the named paths hold nothing".to_owned(), name_one),
             0 => (tree.notes.join("; "), name_one),
-            // A tree of directories alone may be what the user wants.
+            // The user may want a tree that has only directories.
             _ => return Ok(FileSet { tree, may_skip }),
         };
         let error = SystemError::refused("find", "a file to send", cause);
@@ -161,7 +162,7 @@ pub struct FileSetEntry<'a> {
     pub kind: EntryKind,
     /// Bytes of a file; 0 for directories and links.
     pub bytes: u64,
-    /// The path under which it is delivered.
+    /// The path under which the file, directory or link is delivered.
     pub path: &'a Path,
 }
 
@@ -302,7 +303,7 @@ impl FileSums {
 }
 
 /// A stream that was written to a file without a name, so that its length is known before it is
-/// sent. Its space is freed when the spool is dropped, or the process ends in any way.
+/// sent. The file's disk space is freed when the spool is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub struct Spool(fs::File);
 

@@ -1,4 +1,5 @@
-//! A receiver's store for a single file, which it writes to a stream when all of it is verified.
+//! A receiver's store for a single file. It writes the file to a stream once the whole file is
+//! verified.
 //!
 //! ```text
 //!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
@@ -39,9 +40,9 @@ impl fmt::Debug for StreamStore {
 }
 
 impl StreamStore {
-    /// Makes a store that writes to `out`. Its thread calls `notify` when there is an event. Until
-    /// `out` has taken the file, its bytes lie in the directory `place`, or without `place` in the
-    /// system's directory for temporary files.
+    /// Makes a store that writes to `out`. The thread that writes calls `notify` when the store has
+    /// an event. Until `out` has taken the file, the file's bytes lie in the directory `place`;
+    /// without `place`, in the system's directory for temporary files.
     pub(super) fn new(
         out: Box<dyn Write + Send>,
         place: Option<PathBuf>,
@@ -75,7 +76,8 @@ impl StreamStore {
         let spool =
             Spool::below(&self.place).map_err(|error| (ErrorCode::Io, error.to_string()))?;
         let file = spool.into_file();
-        // The file has this length but takes no room yet: a manifest alone costs nothing.
+        // The file has this length but takes no disk space yet: a manifest without data costs
+        // nothing.
         file.set_len(manifest.content_bytes()).map_err(|error| {
             let text = format!(
                 "cannot keep a copy of {} bytes in {}: {}",
@@ -167,7 +169,8 @@ impl Store for StreamStore {
         };
         let (sender, receiver) = mpsc::channel();
         let notify = Arc::clone(&self.notify);
-        // The reader of the stream may be slow, and the session's timers must not wait for it.
+        // This runs in a thread: the stream's reader may be slow and must not delay the session's
+        // timers.
         let write = move || {
             let event = match copy(&mut file, manifest.content_bytes(), &mut out) {
                 Ok(()) => StoreEvent::Committed,
@@ -179,7 +182,7 @@ impl Store for StreamStore {
                     ),
                 },
             };
-            // Nobody listens any more when the transfer was given up.
+            // If the transfer was given up, nobody receives the event, so a failure is ignored.
             drop(sender.send(event));
             notify();
         };

@@ -1,5 +1,5 @@
-//! One end of a session, or the ends of two sessions with the same frames. Each end has its own
-//! sockets. One thread turns both ends and waits for both.
+//! The endpoint ("end") of one session, or the endpoints of two sessions that carry the same
+//! frames. Each end has its own sockets. One thread runs the turns of both ends and waits for both.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::{
     session::{Count, End},
 };
 
-/// The ends of a sender or receiver of frames.
+/// The one or two session endpoints of a frame sender or a frame receiver.
 pub(super) struct Ends<E> {
     pub(super) first: End<E>,
     second: Option<Second<E>>,
@@ -104,20 +104,20 @@ impl<E> Ends<E> {
         self.second.is_some()
     }
 
-    /// Keeps a warning for the owner.
+    /// Keeps a warning until the next call of `take_warnings`.
     pub(super) fn warn(&mut self, text: String) {
         self.warnings.push(text);
     }
 
-    /// Returns why a feed cannot be used any more.
+    /// Returns why `feed` cannot be used any more; `None` while it can.
     pub(super) fn fault(&self, feed: Feed) -> Option<&str> {
         self.faults[feed.index()].as_deref()
     }
 }
 
 impl<E: Endpoint> Ends<E> {
-    /// Makes a turn of each end that can be used. An end that fails is left out from then on, and
-    /// the other goes on.
+    /// Runs one turn of each end that can be used. An end that fails is left out from then on, and
+    /// the other end goes on.
     ///
     /// # Errors
     /// When no end can be used any more.
@@ -145,14 +145,15 @@ impl<E: Endpoint> Ends<E> {
         Ok(sum)
     }
 
-    /// Returns true when the end of the other feed exists and can be used.
+    /// Returns true when the session can go on without `feed`: there is another feed, and it can be
+    /// used.
     fn can_spare(&self, feed: Feed) -> bool {
         self.is_pair() && self.faults[feed.other().index()].is_none()
     }
 
     fn lose(&mut self, feed: Feed, error: &Error) {
         if let (Some(second), Some(end)) = (&self.second, self.get(feed)) {
-            // Otherwise, whatever is ready at this end would end every wait.
+            // If the failed end stayed in the set and were ready, every wait would end at once.
             let _removed = second.epoll.remove(end.descriptor());
             let (interface, _) = end.interface();
             let what = format!("the feed by {interface} cannot be used any more: {error}");
@@ -161,7 +162,8 @@ impl<E: Endpoint> Ends<E> {
         self.faults[feed.index()] = Some(error.to_string());
     }
 
-    /// Makes the descriptor readable when a timer of an end is due, or at `until`.
+    /// Makes `descriptor()` readable when a timer of an end is due, at `until`, or at once if the
+    /// last turn left work.
     pub(super) fn arm(&mut self, until: Option<Instant>) {
         // Work that a turn has left over makes no descriptor readable by itself.
         let at_once = (!self.is_idle).then_some(Instant::ZERO);
@@ -187,7 +189,7 @@ impl<E: Endpoint> Ends<E> {
         let is_deaf = self.faults[Feed::First.index()].is_some();
         let timeout = is_deaf.then_some(DEAF_TIME_MAX);
         if let Some(second) = &mut self.second {
-            // Each end finds out by itself what is ready.
+            // The result is not needed: in its turn, each end finds out by itself what is ready.
             let _ready = second.epoll.wait(timeout).map(drop);
         }
     }
@@ -234,7 +236,7 @@ impl<E: Endpoint> Ends<E> {
 }
 
 impl<E: Endpoint + Count> Ends<E> {
-    /// Adds every counter; with two ends, the sum of both.
+    /// Adds every counter to `snapshot`; with two ends, adds the sum of their counters.
     pub(super) fn snapshot(&self, snapshot: &mut Snapshot) {
         let Some(second) = &self.second else {
             return self.first.snapshot(snapshot);
@@ -251,5 +253,5 @@ impl<E: Endpoint + Count> Ends<E> {
 }
 
 /// The longest wait while the first end is out of use. A waker wakes only that end, so no wake-up
-/// ends this wait. Judgement: a thread that wants to stop this one can wait that long.
+/// ends this wait. Judgement: a thread that wants to stop the waiting thread can wait that long.
 const DEAF_TIME_MAX: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! The library's types for frames: images of a camera, and other data of megabytes that is of use
-//! for a moment only.
+//! The library's types for frames: camera images, and other data of several megabytes that is
+//! useful only for a moment.
 
 mod ends;
 

@@ -51,22 +51,22 @@ impl FramePublisherBuilder {
         }
     }
 
-    /// Sends every frame by this session, too: a second feed, best over another network. Receivers
-    /// that take both feeds lose a frame only when neither brings it in time. The feeds share
-    /// nothing: each has its sockets, its repairs, its pace and its receivers, and neither waits
-    /// for the other. Frames leave by both feeds while either of them has a receiver. If a
-    /// transport session identifier was set for this session, it is overwritten. Default: one feed.
+    /// Sends every frame by `session`, too: a second feed, best over another network. Receivers
+    /// that take both feeds lose a frame only when neither feed brings it in time. Each feed has
+    /// its own sockets, repairs, pace and receivers, and neither waits for the other. Frames leave
+    /// by both feeds while either of them has a receiver. A transport session identifier that was
+    /// set for `session` is overwritten. Default: one feed.
     ///
-    /// **Cost**: each frame is written twice, and `fill` of [`FramePublisher::offer`] is called for
-    /// each feed.
+    /// **Cost**: [`FramePublisher::offer`] calls `fill` for each feed, so each frame is written
+    /// twice.
     #[must_use]
     pub fn also(mut self, session: impl Into<Option<SessionBuilder>>) -> Self {
         self.also = session.into();
         self
     }
 
-    /// Sets how long a frame is of use, at most 10 s; a receiver that does not have all of it by
-    /// then drops it. Default: two intervals, but at least 100 ms.
+    /// Sets how long after its timestamp a frame is of use, at most 10 s. A receiver that does not
+    /// have the whole frame by then drops it. Default: two intervals, but at least 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Self {
         self.deadline = deadline.into();
@@ -81,7 +81,7 @@ impl FramePublisherBuilder {
         self
     }
 
-    /// Sets how the packets of a frame leave. Default: evenly over the interval.
+    /// Sets how the packets of a frame are spread over time. Default: [`FramePacing::Even`].
     #[must_use]
     pub const fn pacing(mut self, pacing: FramePacing) -> Self {
         self.stream.pacing = pacing;
@@ -126,7 +126,7 @@ impl FramePublisherBuilder {
         FramePublisher::new(first, Some(second))
     }
 
-    /// Puts the sender of one feed on its sockets.
+    /// Makes one feed: a sender of frames on the sockets that were `opened` for it.
     fn end(
         &self,
         session: &SessionBuilder,
@@ -144,9 +144,8 @@ impl FramePublisherBuilder {
 
 /// A sender of frames.
 ///
-/// [`FramePublisher::offer`] takes a frame. Turns send it, packet by packet, over the interval
-/// between two frames. So the owner must call [`FramePublisher::turn`] all the time, with
-/// [`FramePublisher::wait`] in between.
+/// [`FramePublisher::offer`] takes a frame. [`FramePublisher::turn`] sends the packets of the frame
+/// that are due. So the owner must call it all the time, with [`FramePublisher::wait`] in between.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -196,8 +195,7 @@ impl FramePublisher {
         FramePublisherBuilder::new(session, frame_bytes_max, interval)
     }
 
-    /// Returns the deadline that holds when none is set: two intervals, but at least 100 ms and at
-    /// most 10 s.
+    /// Returns the default deadline: two intervals, but at least 100 ms and at most 10 s.
     #[must_use]
     pub fn usual_deadline(interval: Duration) -> Duration {
         let deadline = interval.saturating_mul(2).max(DEADLINE_MIN);
@@ -220,8 +218,8 @@ impl FramePublisher {
     /// on, for every packet of the second feed. It must give the same bytes both times. It is not
     /// called for a feed that has no room for the frame.
     ///
-    /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums; with two
-    /// feeds, all of it twice.
+    /// **Cost**: `fill`, and one pass over the bytes for the packets' checksums; with two feeds,
+    /// each of these twice.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`].
@@ -262,7 +260,7 @@ impl FramePublisher {
         }
     }
 
-    /// Makes a feed that could not take a frame skip the number of that frame.
+    /// Skips the number of a frame that only one feed could take, on the feed that could not.
     fn level_up(&mut self) {
         let ends = self.end.usable();
         let numbers = ends.map(|(_, end)| end.driver.endpoint.frames().next_id());
@@ -427,15 +425,16 @@ impl FramePublisher {
         if self.end.is_pair() && self.end.usable().any(|(_, end)| is_well(end)) {
             let by = now + self.frames().deadline + CLOSE_POLL;
             for (_, end) in self.end.usable_mut() {
-                // A nearer deadline that was set before stays.
+                // If an earlier call set a nearer deadline, the nearer deadline holds.
                 end.driver.endpoint.close(now, by);
             }
         }
     }
 
-    /// Says how the session ended; `None` before its end. With two feeds, the better end counts: a
-    /// receiver that has everything by one of them lacks nothing. The end of a feed that no
-    /// receiver joined counts only when no receiver joined the other feed, either.
+    /// Says how the session ended; `None` before its end. With two feeds, the result is the better
+    /// of their two ends: a receiver that has everything by one feed lacks nothing. The end of a
+    /// feed that no receiver joined is taken into account only when no receiver joined the other
+    /// feed, either.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let leads = self.closing?;
@@ -474,11 +473,11 @@ pub struct FeedSent {
     pub address: std::net::IpAddr,
     /// Frames sent.
     pub frames: u64,
-    /// Frames not sent by this feed, because earlier frames had not left.
+    /// Frames that this feed skipped because earlier frames had not left.
     pub overrun: u64,
-    /// Packets sent with data.
+    /// Data packets sent.
     pub packets: u64,
-    /// Packets sent again, or with parity.
+    /// Repairs sent: packets sent again, and packets of parity.
     pub repairs: u64,
     /// Receivers that report now.
     pub receivers: u32,
@@ -525,6 +524,6 @@ impl Drop for FramePublisher {
     }
 }
 
-/// The shortest deadline that holds when none is set. Judgement: a host may pause for about 10 ms,
-/// and a display that is 100 ms late is still of use.
+/// The shortest default deadline. Judgement: long enough that a host's pause of about 10 ms costs
+/// no frame, and a display that is 100 ms late is still of use.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);

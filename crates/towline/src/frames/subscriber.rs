@@ -16,11 +16,12 @@ use crate::{
 /// **Cost**: one copy of each packet, into the memory of its frame.
 pub struct FrameSubscriber {
     end: Ends<driver::FrameSubscriber>,
-    /// The part that makes one stream of two feeds; `None` with one feed.
+    /// The part that merges two feeds into one stream; `None` with one feed.
     feeds: Option<Feeds>,
     /// The time by which this end must have left; `None` before it begins to leave.
     leave_by: Option<Instant>,
-    /// The names that the subscriber made, because it was given none.
+    /// The receiver names made for sessions that were given none; held, so that no other end of
+    /// this process takes them.
     #[expect(dead_code, reason = "they are there to be dropped")]
     own_names: Vec<OwnName>,
 }
@@ -150,8 +151,8 @@ impl FrameSubscriber {
         self.feeds.as_ref().map_or([None; 2], of)
     }
 
-    /// Returns the name of the interface of a feed and this end's address on it; `None` where there
-    /// is no such feed.
+    /// Returns the name of a feed's interface, and this end's address on that interface; `None`
+    /// where there is no such feed.
     #[must_use]
     pub fn feed_interface(&self, feed: Feed) -> Option<(&str, std::net::IpAddr)> {
         self.end.get(feed).map(End::interface)

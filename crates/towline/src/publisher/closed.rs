@@ -53,9 +53,9 @@ impl Closed {
         closed
     }
 
-    /// Returns the better result of two feeds of the same data: a receiver that has everything by
-    /// one feed lacks nothing. A feed that no receiver joined proves nothing, so its result counts
-    /// as the worse one.
+    /// Returns the better result, `self` or `other`, of two feeds of the same data: a receiver that
+    /// has everything by one feed lacks nothing. A feed that no receiver joined proves nothing, so
+    /// its result counts as the worse one.
     pub(crate) fn or(self, other: Self) -> Self {
         let worth = |it: &Self| {
             let lost = Reverse(it.lost);

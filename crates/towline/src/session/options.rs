@@ -15,18 +15,18 @@ use crate::{Allowed, Error, PARAMETERS, text::is_plain};
 /// A setting of a session that is not a parameter of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOption {
-    /// Name in `snake_case`. A flag has `-` for `_`; everywhere else both are taken.
+    /// Name in `snake_case`. A flag has `-` for `_`; everywhere else both are accepted.
     pub name: &'static str,
     /// Name of the value in the help; `None` for a switch, which is `true` or `false`.
     pub value: Option<&'static str>,
-    /// The text that counts when the option is not given; `None` where there is no such text.
+    /// The value, as text, when the option is not given; `None` for an option without a default.
     pub default: Option<&'static str>,
-    /// The end that has the option.
+    /// The end of a session that has the option: sender, receiver, or both.
     pub role: Role,
     /// What the option does, for the help.
     pub help: &'static str,
-    /// Checks a text; the error says why the text does not fit. Files that the text names are not
-    /// looked at.
+    /// Checks a text; the error says why the text does not fit. Does not open any file named in the
+    /// text.
     pub check: fn(&str) -> Result<(), String>,
 }
 
@@ -152,8 +152,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
 
 impl SessionBuilder {
     /// Sets an option ([`SESSION_OPTIONS`]) or a parameter of the protocol ([`crate::PARAMETERS`])
-    /// from its text form; `_` and `-` are the same in its name. A setting by name counts more than
-    /// a profile, whichever of the two is set first ([`Profile::beside`]).
+    /// from its text form; `_` and `-` are the same in its name. A setting by name overrides a
+    /// profile, whichever of the two is set first ([`Profile::beside`]).
     ///
     /// # Errors
     /// When the name is unknown, or the text does not fit; when a key cannot be read.
@@ -175,8 +175,8 @@ impl SessionBuilder {
         }
     }
 
-    /// Takes back what the profile has set and a given setting now overrides: resets that parameter
-    /// to its default. A parameter that was itself given stays.
+    /// Takes back the profile's settings that a given setting now overrides: resets their
+    /// parameters to the defaults, except parameters that were given themselves.
     fn take_back(&mut self) -> Result<(), Error> {
         let Some(profile) = self.profile else {
             return Ok(());

@@ -2,17 +2,17 @@
 //! settings, a session works with that implementation, which needs no changes.
 //!
 //! All profiles are in one table, [`PROFILES`]. A profile is a set of settings by name. Settings
-//! that the user gives count more; [`Profile::beside`] decides this for programs and the command.
-//! The table has only what is published about the other implementations.
+//! that the user gives override those of the profile, by the rule of [`Profile::beside`]. The table
+//! has only what is published about the other implementations.
 
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// The text of the option `profile`.
+    /// The profile's name: the value of the option `profile`.
     pub name: &'static str,
     /// The implementation that the profile suits, for the help.
     pub peer: &'static str,
-    /// The port of a group that is written without a port.
+    /// The port for a group whose text names no port.
     pub port: u16,
     /// The options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`])
     /// that the profile sets, each with its value as text.
@@ -45,7 +45,7 @@ impl Profile {
         })
     }
 
-    /// Checks the text of the option `profile`.
+    /// Checks that a value of the option `profile` names a profile.
     pub(super) fn check(name: &str) -> Result<(), String> {
         let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
         match Self::named(name) {
@@ -156,7 +156,7 @@ pub const PROFILES: &[Profile] = &[
 ];
 
 const HEARTBEAT_LIST: &str = "spm_heartbeat";
-/// The parameters that the parameter `spm_heartbeat`, a list of intervals, replaces.
+/// The bounds that the parameter `spm_heartbeat`, a list of intervals, overrides.
 const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
 
 #[cfg(test)]

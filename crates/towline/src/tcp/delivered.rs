@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Both ends are of this type, and each may write and read. The bytes that `read` has given count
-//! as taken when the application calls `read` again or ends its own stream. After
-//! [`DeliveredStream::confirm_by_hand`] they count when it calls [`DeliveredStream::confirm`]. A
-//! confirmation leaves with data that is written, when `read` would wait, or after 256 KiB.
+//! as taken when the application calls `read` again or ends its own stream; after
+//! [`DeliveredStream::confirm_by_hand`], when it calls [`DeliveredStream::confirm`]. An end
+//! confirms along with data that it writes, when its `read` would wait, or after 256 KiB.
 //!
 //! Nothing is encrypted. The hash finds faults of the network, but does not stop an attacker.
 
@@ -84,8 +84,8 @@ struct Outgoing {
     unheard: usize,
 }
 
-/// One piece of written data. Its end is a number of bytes since the stream began: `wire_end`
-/// counts the bytes of all frames, `end` only the application's bytes.
+/// One piece of written data. Its end is counted from the start of the stream: in bytes of frames
+/// (`wire_end`), and in bytes of the application (`end`).
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     wire_end: u64,
@@ -106,7 +106,7 @@ struct Incoming {
     hasher: blake3::Hasher,
     /// Number of bytes that `read` has given to the application.
     given: u64,
-    /// Number of bytes that count as taken; `told` is the last such number that the peer was told.
+    /// Number of bytes that count as taken; `told` is its last value that was sent to the peer.
     taken: u64,
     told: u64,
     by_hand: bool,
@@ -126,8 +126,8 @@ impl DeliveredStream {
     }
 
     /// Takes over a connection that a listener has accepted, before this application has read or
-    /// written anything on it. The other end must be of this type, too. The connection ends for the
-    /// same reasons as that of [`DeliveredStream::connect`].
+    /// written anything on it. The other end must be of this type, too. After `patience`, the
+    /// connection ends as [`DeliveredStream::connect`] describes.
     ///
     /// # Errors
     /// When the socket refuses an option.
@@ -165,17 +165,17 @@ impl DeliveredStream {
         self.inn.by_hand = true;
     }
 
-    /// Says that this application has taken everything that `read` has given so far. This is for
-    /// applications that must do more with the bytes before they count, such as syncing them to a
-    /// disk. After `read` has returned 0, this call gives the peer its proof.
+    /// Tells the peer that this application has taken everything that `read` has given so far. This
+    /// is for applications in which bytes count only after more work, such as a sync to a disk.
+    /// After `read` has returned 0, this call sends the peer its proof.
     ///
     /// # Errors
-    /// The error that ended the connection. After `WouldBlock`, the rest leaves with a later call.
+    /// The error that ended the connection; `WouldBlock` when a later call must send the rest.
     pub fn confirm(&mut self) -> io::Result<()> {
         self.inn.taken = self.inn.given;
         let told = self.tell();
         let is_full = matches!(&told, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        // As in `push`: a peer that also waits to write makes room only once this end reads.
+        // A peer that also waits to write makes room only once this end reads.
         if is_full && self.hears_in_push() {
             later(self.hear())?;
         }
@@ -210,10 +210,10 @@ impl DeliveredStream {
         }
     }
 
-    /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
-    /// for `patience` at most. Data that the peer's application sends meanwhile is kept, up to 1
-    /// MiB, and does not count as taken. So when both ends write, one of them must read to the end
-    /// before it calls `finish`. This end can still read afterwards.
+    /// Ends the stream, and waits up to `patience` for the proof that the peer's application has
+    /// taken all of it. Data that comes meanwhile is kept, up to 1 MiB, but does not count as
+    /// taken. If both ends wait here with data unread, neither gets its proof: one must first read
+    /// all. This end can still read afterwards.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
@@ -252,7 +252,7 @@ impl DeliveredStream {
         }
     }
 
-    /// Ends the stream; returns the proof when it is there. Never waits.
+    /// Ends the stream without waiting. Returns the proof, or `None` while it has not come.
     ///
     /// # Errors
     /// The error that ended the connection; [`DeliveredStream::progress`] says how far the bytes
@@ -271,7 +271,7 @@ impl DeliveredStream {
         if !self.inn.by_hand {
             self.inn.taken = self.inn.given;
         }
-        // The answer may have come before the connection ended.
+        // If the peer's answer is already here, errors of these calls do not matter.
         let heard = self.hear();
         let answered = self.answer();
         let drained = self.drain();
@@ -295,8 +295,8 @@ impl DeliveredStream {
     }
 
     /// Returns true when [`DeliveredStream::push`] also reads, because the peer may itself be
-    /// waiting to send. A peer that has ended its stream writes nothing more. Then this end does
-    /// not read: the end of the peer's connection must not end a write of this end.
+    /// waiting to send. After the end of the peer's stream, `push` does not read: no more data
+    /// comes, and a read that meets the peer's close would break off a write here.
     fn hears_in_push(&self) -> bool {
         self.inn.end.is_none() && !self.is_full()
     }
@@ -347,7 +347,7 @@ impl DeliveredStream {
         Ok(())
     }
 
-    /// Tells the peer what this application has taken, without waiting.
+    /// Tells the peer, without waiting, what this application has taken.
     fn tell(&mut self) -> io::Result<()> {
         if self.out.rest.len() > REST_BYTES_MAX {
             self.drain()?;
@@ -357,10 +357,10 @@ impl DeliveredStream {
     }
 
     /// Queues two things behind the bytes that wait: a confirmation of what this application has
-    /// taken, and the answer to the peer's end.
+    /// taken, and the answer to the end of the peer's stream.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
-        // While many bytes wait, no confirmation is queued: a later one covers it.
+        // While many bytes wait, no confirmation is queued: a later one covers the same bytes.
         let has_room = self.out.rest.len() <= REST_BYTES_MAX;
         if inn.taken > inn.told && inn.end.is_none() && has_room {
             Frame::Confirm { total: inn.taken }.emit(&mut self.out.rest);
@@ -461,7 +461,7 @@ impl DeliveredStream {
         self.arrived(count).map(drop)
     }
 
-    /// Makes an error of a read that returned 0: the connection has ended.
+    /// Turns a read that returned 0 into an error: the connection has ended.
     fn arrived(&mut self, count: usize) -> io::Result<usize> {
         if count > 0 {
             return Ok(count);
@@ -476,7 +476,7 @@ impl DeliveredStream {
         self.ended(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)))
     }
 
-    /// Gives data to the application; 0 at the verified end, `WouldBlock` when none is there.
+    /// Gives data to the application; 0 at the verified end, `WouldBlock` when no data is there.
     fn give(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let inn = &mut self.inn;
@@ -533,7 +533,7 @@ impl Outgoing {
 }
 
 impl Write for DeliveredStream {
-    /// Takes up to 256 KiB as one piece, which leaves at once as far as the socket has room.
+    /// Takes up to 256 KiB as one piece, and sends at once as much of it as the socket takes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
@@ -609,7 +609,7 @@ impl Read for DeliveredStream {
             // Bytes that have arrived can be read even when the connection has ended since.
             match self.give(into) {
                 Ok(0) => {
-                    // All bytes are here, whether or not the peer still learns that.
+                    // All bytes are here, even if this flush fails and the peer never learns that.
                     drop(self.flush());
                     return Ok(0);
                 }
@@ -630,8 +630,8 @@ impl Read for DeliveredStream {
 impl Drop for DeliveredStream {
     fn drop(&mut self) {
         if self.inn.is_done {
-            // With bytes unread, closing would reset the connection, and could destroy the last
-            // answer.
+            // A close with bytes unread would reset the connection, and the last answer could be
+            // lost.
             drop(self.stream.shutdown(Shutdown::Write));
             let mut room = [0; 4_096];
             for _ in 0..READS_AT_END {
@@ -665,13 +665,13 @@ impl fmt::Debug for DeliveredStream {
     }
 }
 
-/// Makes the error of a peer that does what this protocol forbids.
+/// Makes the error for a peer that has broken the rules of this protocol.
 fn foreign(what: &str) -> io::Error {
     let text = format!("{what}; use the same release at both ends, or check the address");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Turns `WouldBlock` into success: a later call does the rest.
+/// Turns `WouldBlock` into success, because a later call does the rest.
 fn later(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -683,17 +683,17 @@ fn later(result: io::Result<()>) -> io::Result<()> {
 const INBOX_BYTES: usize = 64 << 10;
 /// The most bytes kept while the application does not read; further data stays in the kernel.
 const STASH_BYTES_MAX: usize = 1 << 20;
-/// `write` waits while more bytes than this wait for room in the socket.
+/// `write` waits while more than this many bytes wait for room in the socket.
 const REST_BYTES_MAX: usize = 64;
-/// After this many bytes, a receiver confirms what it has taken, even if its `read` never waits.
+/// Once this many taken bytes are unconfirmed, `read` confirms them, even if it never waits.
 const CONFIRM_BYTES: u64 = 256 << 10;
-/// After this many bytes, a sender that never reads looks at what the peer says.
+/// Once this many bytes were written without a look at the socket, `write` reads what has arrived.
 const HEAR_BYTES: usize = 256 << 10;
-/// The most entries of `pieces`; beyond them the oldest is forgotten, with its exact progress.
+/// The most entries of `pieces`. One more drops the oldest, whose exact progress is then unknown.
 const PIECES_MAX: usize = 4_096;
-/// The most reads when a stream is dropped: a peer that goes on sending cannot hold up the drop.
+/// The most reads in a stream's drop, so that a peer that goes on sending cannot hold the drop up.
 const READS_AT_END: u32 = 256;
-/// The longest time for which one system call waits.
+/// The longest time for which one system call of `read` or `write` waits.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

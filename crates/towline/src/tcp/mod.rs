@@ -1,11 +1,11 @@
-//! TCP for programs that have connections of their own. The programs learn how far the bytes that
-//! they send have got.
+//! TCP for programs that have connections of their own. The programs learn how far their bytes have
+//! got.
 //!
-//! | what | the peer | what it shows |
+//! | to send | the peer | bytes count once |
 //! |---|---|---|
-//! | [`transmit_file`] | any | what the socket took |
-//! | [`PlainSender`] | any program that reads to the end | what the peer's kernel acknowledged |
-//! | [`DeliveredStream`], [`AsyncDeliveredStream`] | either type | what its application has taken |
+//! | [`transmit_file`] | any | the socket has taken them |
+//! | [`PlainSender`] | any program that reads to the end | the peer's kernel has them |
+//! | [`DeliveredStream`], [`AsyncDeliveredStream`] | one of these | its program took them |
 
 mod delivered;
 pub use delivered::{

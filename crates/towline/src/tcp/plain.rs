@@ -1,14 +1,14 @@
-//! Sends a file or a pipe to a program that knows nothing of Towline's protocols, and says how far
-//! the bytes are known to have got.
+//! Sends a file or a pipe to a program that knows nothing of Towline's protocols, and says how many
+//! bytes are known to have arrived.
 //!
 //! ```text
-//!   Sending ---source ends---> Ending ---all acknowledged, and the peer's end read---> over
+//!   Sending ---source ends---> Ending ---all acknowledged, and the peer has ended----> over
 //!      |                          |
 //!      +------ reset, silence, a file that shrinks, a wish to stop ------------------> over
 //! ```
 //!
 //! The most that can be known here: the peer's kernel has acknowledged every byte, and the peer's
-//! side has ended after this one without a reset. Only the application could say whether it has
+//! side has ended after this side, without a reset. Only the application could say whether it has
 //! read and kept the bytes, and it does not.
 //!
 //! The sender reads the peer's answers and throws them away: if they were left unread, closing
@@ -94,8 +94,8 @@ enum Source {
 }
 
 impl Source {
-    /// Makes a source of a file with a length of 0: it is empty, or the kernel makes its content
-    /// when it is read.
+    /// Makes a source of a file of length 0. Such a file is empty, or the kernel makes the content
+    /// when a program reads the file.
     fn of_no_length(mut file: File) -> io::Result<Self> {
         let mut buffer = vec![0; STREAM_BYTES];
         let is_ready = wait(&file, true, false, Duration::ZERO)?.0;
@@ -119,8 +119,8 @@ impl Source {
 }
 
 impl PlainSender {
-    /// Connects to `to`; gives up after `patience`. Later the sender gives up when `patience`
-    /// passes without a new acknowledgement, or without the end of the peer's side.
+    /// Connects to `to`; gives up after `patience`. Later the sender gives up when it has waited
+    /// `patience` for a new acknowledgement or, after the last one, for the end of the peer's side.
     ///
     /// # Errors
     /// When nobody listens there or answers in time, or when the file's length cannot be read.
@@ -131,8 +131,8 @@ impl PlainSender {
                 let failed = |error: io::Error| {
                     SystemError::system("read the length of", "the file to send", &error)
                 };
-                // The file's offset counts, because a shell may have read its first lines for
-                // another program.
+                // Sending begins at the file's present offset: a shell may have had another program
+                // read the first lines.
                 let begin = file.stream_position().map_err(failed)?;
                 let len = file.metadata().map_err(failed)?.len();
                 if len == 0 {
@@ -184,7 +184,7 @@ impl PlainSender {
 
     /// Waits until something can be done, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
-        // No event tells of acknowledgements, so waits at the end are short.
+        // No event tells of acknowledgements, so each wait for the last of them is short.
         let limit = if self.is_ending {
             limit.min(ENDING_LOOK)
         } else {
@@ -401,7 +401,7 @@ impl PlainSender {
         wait(&self.stream, !self.has_peer_ended, for_room, limit).map(drop)
     }
 
-    /// Waits for the source to give bytes. When the socket has no room, waits for room instead.
+    /// Waits until the source gives bytes. When the socket has no room, waits for room instead.
     fn await_input(&self, source: &impl AsFd, limit: Duration) -> io::Result<()> {
         let (_, has_room) = wait(&self.stream, false, true, Duration::ZERO)?;
         if !has_room {
@@ -440,7 +440,7 @@ fn is_later(error: &io::Error) -> bool {
 const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
                            side before it had everything: nobody knows whether its application \
                            reads the rest";
-/// The most bytes that one call moves, so that a wish to stop is soon noticed.
+/// The most bytes that one system call moves, so that the caller can soon stop the transfer.
 const PIECE: usize = 4 << 20;
 const STREAM_BYTES: usize = 64 << 10;
 const WRITES_A_TURN: u32 = 16;

@@ -5,7 +5,7 @@
 //!   ========================== full segments ==========================|== the last ==
 //! ```
 //!
-//! No small segment leaves before the last one, so no segment waits for an acknowledgement that the
+//! All segments before the last one are full, so none of them waits for an acknowledgement that the
 //! peer delays. Bytes that the socket has taken are not yet delivered. Only the peer's application
 //! can confirm their delivery, if its protocol has a way.
 
@@ -26,7 +26,7 @@ use sys::transmit::{FullSegments, send_file, wait, write_pieces};
 /// taken.
 #[derive(Debug)]
 pub struct TransmitError {
-    /// Bytes that the socket has taken, head included; it has taken none of the bytes behind them.
+    /// Number of bytes that the socket took before the error, counted from the start of `head`.
     pub written_bytes: u64,
     /// The error. `UnexpectedEof` says that the file ended before the range did.
     pub cause: io::Error,
@@ -70,9 +70,9 @@ impl std::error::Error for TransmitError {
 /// ```
 ///
 /// # Errors
-/// The error that ended the connection, or that of reading the file; `UnexpectedEof` when the file
-/// is shorter than the range; the system's error for a socket that is not of TCP. After an error
-/// the connection is of no further use to a protocol that has announced the length.
+/// The error that ended the connection, or the error of reading the file; `UnexpectedEof` when the
+/// file is shorter than the range; the system's error when the socket is not a TCP socket. After an
+/// error, close the connection if `head` has announced the length: the peer waits for the rest.
 ///
 /// **Cost**: with `sendfile`, the file's bytes are not copied through this process. Where the
 /// file's filesystem does not offer that, a second thread reads 256 KiB ahead. The options of the
@@ -130,7 +130,7 @@ const fn length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// Writes all of `bytes`; counts what the socket takes.
+/// Writes all of `bytes`, and adds to `written_bytes` what the socket takes.
 fn write(socket: &impl AsFd, mut bytes: &[u8], written_bytes: &mut u64) -> io::Result<()> {
     while !bytes.is_empty() {
         let taken = in_time(socket, || write_pieces(socket, &[IoSlice::new(bytes)]))?;
@@ -140,7 +140,8 @@ fn write(socket: &impl AsFd, mut bytes: &[u8], written_bytes: &mut u64) -> io::R
     Ok(())
 }
 
-/// Sends the range without a copy; leaves the rest to buffers where the filesystem cannot do that.
+/// Sends the range with `sendfile`. Returns [`Way::Buffers`] when the filesystem cannot do that:
+/// the caller then sends the rest of the range through buffers.
 fn by_kernel(
     socket: &impl AsFd,
     file: &File,
@@ -238,7 +239,7 @@ pub(super) fn ended_at(at: u64) -> io::Error {
 }
 
 /// Repeats `call` while the socket has no room, and waits for room in between. Returns the first
-/// other result.
+/// result that is not `WouldBlock`.
 fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -252,7 +253,7 @@ fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> 
 
 /// Bytes of each of the two buffers.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The longest wait for room in one call.
+/// The longest time that one system call waits for room in the socket.
 const LOOK: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub struct PublisherThread {
     queue: Arc<Queue>,
     waker: net::Waker,
     thread: Option<JoinHandle<Result<Closed, Error>>>,
-    /// The length of the longest message in bytes, and the parameter that sets it.
+    /// The most bytes that a message may have, and the name of the parameter that sets this limit.
     limit: (usize, &'static str),
 }
 
@@ -28,7 +28,7 @@ pub struct PublisherThread {
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<QueueState>,
-    /// Signals that the thread has taken the messages, has sent them, has passed an event, or has
+    /// Signals that the thread has taken the messages, finished a flush, passed on an event, or
     /// ended.
     changed: Condvar,
 }
@@ -145,7 +145,7 @@ impl Queue {
         state.unwrap_or_else(PoisonError::into_inner).push(message)
     }
 
-    /// Adds a message, after waiting for room at most `timeout`.
+    /// Adds a message, after waiting at most `timeout` for room.
     fn push_timeout(&self, message: &[u8], timeout: Duration) -> Pushed {
         let is_full = |state: &mut QueueState| state.waiting.is_full() && !state.is_gone;
         let waited = self
@@ -198,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Shows the application the state of the session.
+    /// Makes the session's state visible to the application.
     fn post(&self, publisher: &Publisher) {
         let mut state = self.lock();
         state.snapshot.clear();
@@ -287,7 +287,7 @@ impl PublisherThread {
         self.handed_over(pushed)
     }
 
-    /// Takes a message as [`PublisherThread::send`] does, but waits for room at most `timeout`, and
+    /// Takes a message as [`PublisherThread::send`] does, but waits at most `timeout` for room, and
     /// says whether the message was taken.
     ///
     /// # Errors
@@ -343,7 +343,7 @@ impl PublisherThread {
         snapshot.append(&self.queue.lock().snapshot);
     }
 
-    /// Returns the receivers that report, as they were a moment ago.
+    /// Returns the status of each receiver that sends reports, as it was a moment ago.
     #[must_use]
     pub fn receivers(&self) -> Vec<ReceiverStatus> {
         self.queue.lock().receivers.clone()
@@ -407,7 +407,7 @@ impl PublisherThread {
         asked
     }
 
-    /// Polls for room; ready when a message has room.
+    /// Polls for room; ready when the queue has room for a message.
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.poll(cx, |state| match state.is_gone {
             true => Some(false),
@@ -415,7 +415,7 @@ impl PublisherThread {
         })
     }
 
-    /// Polls a flush; ready when all messages that came before flush number `asked` have left.
+    /// Polls for the end of a flush; ready when all messages before flush number `asked` have left.
     pub(crate) fn poll_flushed(
         &mut self,
         cx: &mut Context<'_>,
@@ -535,8 +535,8 @@ fn publish(
     closed
 }
 
-/// Ends the session as the application wants; `None` while a message still waits for room, before
-/// `deadline`.
+/// Ends the session as the application wants; `None` while a message still waits for room and
+/// `deadline` has not passed.
 fn end_session(
     publisher: &mut Publisher,
     end: End,
@@ -553,10 +553,10 @@ fn end_session(
     }
 }
 
-/// The most bytes, and the most messages, that may wait for a publisher's thread.
+/// A queue to a publisher's thread is full when it holds this many bytes, or this many messages.
 const OUTGOING_BYTES_MAX: usize = 1 << 20;
 const OUTGOING_MESSAGES_MAX: usize = 1 << 16;
-/// The most events that wait for the application; further events wait in the session.
+/// The most events that the queue holds for the application; further events wait in the session.
 const EVENTS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -236,7 +236,7 @@ impl SubscriberThread {
     fn replace(&mut self, batch: Batch) {
         let mut emptied = std::mem::replace(&mut self.current, batch);
         emptied.clear();
-        // A thread that has ended needs no spare batch.
+        // A failure is ignored: a thread that has ended needs no spare batch.
         drop(self.spare.try_send(emptied));
         self.wake_thread();
     }
@@ -265,7 +265,7 @@ struct Worker {
 }
 
 /// The queue to the application. When the thread ends, even by a panic, the queue must close before
-/// the waiting task is woken, or the task would sleep for ever.
+/// the waiting task is woken, or the task would find the queue open and sleep for ever.
 struct Line {
     to_app: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
@@ -317,8 +317,8 @@ impl Worker {
                 }
             }
             if driver::MessageSink::is_full(&batch) {
-                // The socket stays readable here, so the thread waits for the application, not for
-                // the socket.
+                // A full batch takes no data, so the socket may stay readable, and a wait for it
+                // would end at once. So the thread waits for the application instead.
                 let due = self.subscriber.next_timeout();
                 let now = self.subscriber.now();
                 thread::park_timeout(due.map_or(FULL_WAIT, |due| due.since(now)).min(FULL_WAIT));
@@ -341,9 +341,9 @@ impl Worker {
     }
 }
 
-/// The most filled batches that wait for the application.
+/// How many filled batches may wait for the application.
 const QUEUE_BATCHES: usize = 4;
-/// The longest sleep of a thread whose application takes nothing.
+/// The longest single sleep of a subscriber's thread while the application takes no batch.
 const FULL_WAIT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A connection whose bytes are proven, for asynchronous programs.
+//! A connection with proof that the peer's application took all bytes, for asynchronous programs.
 
 use std::{
     fmt,
@@ -33,12 +33,12 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// ```
 ///
 /// The other end may be of this type or a [`DeliveredStream`]. A future that is dropped early loses
-/// no bytes. It has taken no bytes either, except that a future of
-/// [`AsyncDeliveredStream::write_all`] may have taken some. One task has the stream: to read and
-/// write at the same time, it uses the methods `poll_...`.
+/// no bytes. Only a future of [`AsyncDeliveredStream::write_all`] may have taken some of its bytes.
+/// Only one task can use the stream: to read and write at the same time, the task calls the methods
+/// `poll_...`.
 ///
-/// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
-/// broke off.
+/// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that
+/// the stream broke off.
 pub struct AsyncDeliveredStream {
     stream: DeliveredStream,
     reactor: Arc<Reactor>,
@@ -75,8 +75,9 @@ impl AsyncDeliveredStream {
         })
     }
 
-    /// Takes up to 256 KiB, after waiting for room if there is none. Bytes that the socket has no
-    /// room for leave with the next call: await [`AsyncDeliveredStream::flush`] or
+    /// Takes up to 256 KiB of `bytes`, and returns how many. Waits first while too many bytes of
+    /// earlier calls wait for the socket. Bytes that do not fit into the socket leave with the next
+    /// call: await [`AsyncDeliveredStream::flush`] or
     /// [`AsyncDeliveredStream::finish`] before waiting for something else.
     ///
     /// # Errors
@@ -85,8 +86,8 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_write(cx, bytes)).await
     }
 
-    /// Writes everything. A future that is dropped early may have taken a part of it;
-    /// [`AsyncDeliveredStream::progress`] says how much.
+    /// Writes all of `bytes`. If the future is dropped early, it may have taken some of them;
+    /// [`AsyncDeliveredStream::progress`] says how many bytes of the stream were taken so far.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::write`].
@@ -107,8 +108,8 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Returns bytes as they come. Returns 0 only when `into` is empty, or when the other
-    /// application has ended its stream.
+    /// Waits for bytes, puts those that have come into `into`, and returns their number. Returns 0
+    /// only when `into` is empty, or when the other application has ended its stream.
     ///
     /// # Errors
     /// Those of `read` of [`DeliveredStream`].
@@ -122,8 +123,8 @@ impl AsyncDeliveredStream {
         self.stream.confirm_by_hand();
     }
 
-    /// Says that this application has taken everything that `read` has given so far, and waits
-    /// until this has left: see [`DeliveredStream::confirm`].
+    /// Confirms that this application has taken everything that `read` has given so far, and waits
+    /// until the confirmation has left: see [`DeliveredStream::confirm`].
     ///
     /// # Errors
     /// The error that ended the connection.
@@ -143,9 +144,9 @@ impl AsyncDeliveredStream {
         self.stream.progress()
     }
 
-    /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
-    /// for `patience` at most: see [`DeliveredStream::finish`]. When the future is dropped early,
-    /// the stream has ended all the same; a second call goes on waiting.
+    /// Ends the stream, and waits at most `patience` for the proof that the peer's application has
+    /// taken all of it: see [`DeliveredStream::finish`]. When the future is dropped early, the
+    /// stream has ended all the same; a second call goes on waiting.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
@@ -155,7 +156,7 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::write`] does when it is awaited.
-    /// If there is no room, the task is woken when there may be some.
+    /// If the socket has no room, the task is woken when there may be some.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::write`].
@@ -165,7 +166,7 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::flush`] does when it is awaited.
-    /// While bytes wait for room, the task is woken when there may be some.
+    /// While bytes wait for room in the socket, the task is woken when there may be some.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::flush`].
@@ -175,14 +176,14 @@ impl AsyncDeliveredStream {
     }
 
     /// Does for hand-written futures what [`AsyncDeliveredStream::read`] does when it is awaited.
-    /// If nothing is there, the task is woken when something may be.
+    /// If no byte is there, the task is woken when there may be one.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::read`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.stream.read(into) {
             // When a read returns 0, the application may drop the stream. So while the socket has
-            // no room for the answer to the end of the peer's stream, this waits.
+            // no room for the answer to the end of the peer's stream, this call waits.
             Ok(0) if !into.is_empty() && self.is_answering() => match self.arm(cx, ROOM, None) {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -253,7 +254,8 @@ impl AsyncDeliveredStream {
         Poll::Pending
     }
 
-    /// Returns the result of a call; if the call would wait, makes the task wait for `wish`.
+    /// Returns `result`. If `result` is `WouldBlock`, returns `Pending` instead, and an event of
+    /// `wish` will wake the task.
     fn or_wait<T>(
         &self,
         cx: &mut Context<'_>,
@@ -269,7 +271,7 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Returns the events that a call waits for when it finds no room.
+    /// Returns the events that a writing call waits for when the socket has no room.
     fn while_writing(&self) -> Interest {
         Interest {
             readable: self.stream.hears_in_push(),

@@ -25,7 +25,8 @@ pub struct DeliveredProof {
     pub hash: [u8; 32],
 }
 
-/// Why there is no proof, and how far the bytes are known to have got.
+/// Why there is no proof that the peer's application has taken everything, and how far the bytes
+/// are known to have got.
 #[derive(Clone, Debug)]
 pub struct Undelivered {
     /// How far the bytes are known to have got.

@@ -38,7 +38,7 @@ struct Board {
     timer: TimerFd,
     /// When the timer goes off.
     timer_at: Option<Instant>,
-    /// The waits, by the numbers of their streams.
+    /// The wait of each waiting stream, by the stream's number.
     waits: BTreeMap<u64, Wait>,
     next: u64,
 }
@@ -61,8 +61,8 @@ impl Reactor {
         let (epoll, timer) = (Epoll::new(EVENTS_MAX)?, TimerFd::new()?);
         epoll.add(timer.as_fd(), TIMER, Interest::READ)?;
         let leave = WakeFd::new()?;
-        // The thread waits for `outer`, which contains `epoll`. So it waits without the lock, and
-        // streams can join meanwhile.
+        // `epoll` is going to be behind the board's lock. The thread waits for `outer`, which
+        // contains `epoll`, without that lock, so streams can join meanwhile.
         let outer = Epoll::new(2)?;
         outer.add(epoll.as_fd(), 0, Interest::READ)?;
         outer.add(leave.as_fd(), 1, Interest::READ)?;
@@ -92,8 +92,8 @@ impl Reactor {
         board.next
     }
 
-    /// Wakes a task once: when its stream can be read or written, as `wish` says, or at `until`.
-    /// Earlier wishes of the stream that have not come true still hold.
+    /// Has a task woken once: when its stream can be read or written, as `wish` says, or at
+    /// `until`. Wishes of the stream that have not come true yet still hold.
     pub(super) fn arm(
         &self,
         seat: u64,
@@ -129,11 +129,11 @@ impl Reactor {
 
     /// Forgets a stream that is about to close.
     pub(super) fn forget(&self, seat: u64, stream: BorrowedFd<'_>) {
-        // This is dropped after the lock, as in `arm`.
+        // The wait is dropped after the lock: its waker may drop a stream, which takes the lock.
         let _wait;
         let mut board = self.lock();
         _wait = board.waits.remove(&seat);
-        // This fails for a stream that has never waited, which is not in the set.
+        // This fails when the stream has never waited, because it is not in the epoll set then.
         let _gone = board.epoll.remove(stream);
     }
 
@@ -142,7 +142,7 @@ impl Reactor {
         let mut board = self.lock();
         let Board { epoll, waits, .. } = &mut *board;
         let mut due = Vec::new();
-        // This does not fail; if it did, the next turn would look again.
+        // This wait does not fail. If it did, the next call of `wake` would find the ready streams.
         if let Ok(ready) = epoll.wait(Some(Duration::ZERO)) {
             due.extend(ready.filter_map(|ready| waits.remove(&ready.token)));
         }
@@ -159,8 +159,8 @@ impl Reactor {
             board.timer_at = next.filter(|_| board.timer.set(next).is_ok());
         }
         drop(board);
-        // Wakers are called without the lock, because a waker may poll its task at once. A panic in
-        // one of them ends only its own task.
+        // Wakers are called without the lock, because a waker may poll its task at once, and the
+        // task may take the lock. A panic in one waker does not keep the others from being called.
         for wait in due {
             let _panic = catch_unwind(AssertUnwindSafe(|| wait.waker.wake()));
         }
@@ -188,7 +188,7 @@ fn run(mut outer: Epoll, _leave: &WakeFd, reactor: &Weak<Reactor>) {
 }
 
 const TIMER: u64 = u64::MAX;
-/// The most ready streams that one wait for the epoll set returns; the next returns the rest.
+/// How many ready streams one wait for the epoll set returns at most; the next wait returns more.
 const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]
