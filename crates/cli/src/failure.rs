@@ -22,7 +22,8 @@ impl Verdict {
         if is_fine { Self::Done } else { Self::Finding }
     }
 
-    /// Makes the verdict of [`Verdict::of`], unless a signal has cut the session short.
+    /// Makes [`Verdict::Interrupted`] when a signal has cut the session short, else the verdict of
+    /// [`Verdict::of`].
     pub(crate) const fn of_session(is_interrupted: bool, is_fine: bool) -> Self {
         if is_interrupted {
             Self::Interrupted
@@ -47,9 +48,10 @@ impl From<Verdict> for ExitCode {
 pub(crate) enum Failure {
     /// The flags do not fit together or have no meaning; the text says how to correct them.
     Usage(String),
-    /// The machine cannot do it; the text names the operation, its target, the cause and a remedy.
+    /// The machine refused an operation; the text names the operation, its target, the cause and a
+    /// remedy.
     Environment(String),
-    /// The reader closed the output early: that is success.
+    /// The reader of the output closed it early; this counts as success.
     PipeClosed,
 }
 
@@ -69,8 +71,8 @@ impl Failure {
         Self::environment(operation, &sys::with_usual_remedy(error))
     }
 
-    /// Makes the failure of starting a thread; `for_what` says what it would do, as in "that reads
-    /// standard input".
+    /// Makes the failure of starting a thread; `for_what` says what the thread would do, as in
+    /// "that reads standard input".
     pub(crate) fn thread(for_what: &str, error: &io::Error) -> Self {
         Self::Environment(format!(
             "starting a thread {for_what}: {error}; {}",
@@ -116,7 +118,7 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("reading {}: {cause}{remedy}", path.display())
 }
 
-/// Makes the failure of writing the output.
+/// Makes the [`Failure`] of a command that could not write its output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

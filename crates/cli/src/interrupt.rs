@@ -30,8 +30,9 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over. Call this once, before the command waits for anything: without the
-    /// call, a signal ends the process at once, without a report. The call starts no thread.
+    /// Takes over Ctrl-C and SIGTERM. Call this once, before the command waits for anything:
+    /// without the call, a signal ends the process at once, without a report. The call starts no
+    /// thread.
     pub(crate) fn install() -> Result<Self, Failure> {
         let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
             .map_err(|error| Failure::system("watching for signals", &error))?;
@@ -82,7 +83,7 @@ impl Interrupt {
     }
 }
 
-/// How long the other ends may take to hear that this one leaves.
+/// How long the other ends may take to hear that this end leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// For this time after the first signal, a further signal does not count as a second request:

@@ -118,7 +118,7 @@ pub(crate) struct Output {
     is_quiet: bool,
     is_dry_run: bool,
     verbosity: u8,
-    /// The command runs until it is stopped, and its lines are read later.
+    /// True when the command runs until it is stopped, so that its lines are read later.
     is_service: bool,
     progress: Progress,
 }
@@ -180,7 +180,7 @@ impl Output {
         }
     }
 
-    /// Returns the bars that move on a terminal, hidden when nobody wants to see them.
+    /// Returns the progress bars; `--quiet` hides them, and so does a missing terminal.
     pub(crate) fn progress(&self) -> Progress {
         self.progress.clone()
     }
@@ -233,10 +233,9 @@ impl Output {
             .suspend(|| output.write_all(text.as_bytes()))?)
     }
 
-    /// Returns the time with which a line begins, in the form of the library's events. Lines that
-    /// are read later have it: those with `--verbose`, and those of a service whose lines do not go
-    /// to the journal, which adds times itself. Other lines, and all lines on a terminal, have
-    /// none.
+    /// Returns the time with which a line begins, and a space; empty for a line without a time.
+    /// With `--verbose`, or from a service, lines have a time. Lines on a terminal have none.
+    /// Without `--verbose`, lines to the systemd journal have none, because it adds times itself.
     fn stamp(&self, is_terminal: bool) -> String {
         let is_in_journal = || env::var_os("JOURNAL_STREAM").is_some();
         let is_read_later = self.verbosity > 0 || self.is_service && !is_in_journal();
@@ -275,8 +274,8 @@ pub(crate) trait Document: Serialize {
     const SCHEMA: &'static str;
     /// The schema's version, raised with every change that an old reader would misread.
     const VERSION: u32 = 1;
-    /// True when the text is the command's data, for standard output. Otherwise it is a closing
-    /// remark beside the data.
+    /// True when the text is the command's data, for standard output. Otherwise it is a
+    /// remark, for standard error.
     const IS_DATA: bool;
 
     /// True when the text has colours, as escape sequences for a terminal. Such a document must

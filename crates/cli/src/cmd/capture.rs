@@ -62,7 +62,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     intervals.look(Done::default)?;
     let ended = workers.run(&is_stopped, &mut |account| {
         status.set_message(last_second(account));
-        // Packets are captured even when nobody reads the intervals any more.
+        // The capture goes on even when the line of an interval cannot be printed.
         intervals.look(|| done(account)).unwrap_or_default();
     });
     status.finish_and_clear();
@@ -72,7 +72,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         .iter()
         .for_each(|remark| output.note(remark));
     let report = CaptureReport::new(plan, &workers, ended.as_ref().ok());
-    // When packets go to standard output, the account goes to standard error.
+    // When packets go to standard output, the report goes to standard error.
     if output.is_json() && plan.sink.is_standard_output() {
         output.note(&report.one_line());
     } else {

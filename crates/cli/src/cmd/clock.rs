@@ -19,7 +19,7 @@ pub(super) fn run(plan: &ClockPlan, output: &Output) -> Result<Verdict, Failure>
     let between = match plan.between()? {
         None => None,
         Some(spec) => match between(&spec, &|| interrupt.is_requested()) {
-            // After a signal, the report tells of this host's clocks alone.
+            // After a signal, the report describes this host's clocks only.
             Err(gauge::Error::Interrupted) => None,
             found => {
                 let found = found?;

@@ -20,8 +20,8 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Makes the script complete interfaces and processes where the command line takes them. The
-/// generator itself offers only files there.
+/// Lets the script offer interfaces and processes where the command line takes them. The generator
+/// itself offers only files there.
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),
@@ -70,7 +70,7 @@ complete -c towline -n '__fish_seen_subcommand_from top stat' -f -a \"(towline t
 /// The functions that follow the script generated for bash. They complete interfaces and processes.
 const BASH_PLACES: &str = include_str!("completions.bash");
 
-/// Returns the command line as help shows it: the generator would offer hidden commands, too.
+/// Returns the command line without hidden commands, which the generator would offer, too.
 fn offered() -> Command {
     let root = Args::command();
     let shown = root.get_subcommands().filter(|below| !below.is_hide_set());

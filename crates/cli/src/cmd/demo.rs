@@ -16,7 +16,7 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    // This comes before all work, because it may start the program again, inside a user namespace.
+    // `isolate` comes first, because it may start the program again, inside a user namespace.
     let refusal = isolate().err();
     let tree = match &plan.path {
         Some(path) => Tree::of(path)?,

@@ -81,8 +81,8 @@ impl Lines {
         }
     }
 
-    /// Returns the line to show for `text` about an event at `now`, with the number of lines hidden
-    /// before it; `None` when this line is hidden, too.
+    /// Returns the line to show: `text`, plus the number of lines hidden just before it. Returns
+    /// `None` when this line is hidden, too.
     pub(super) fn shown(
         &mut self,
         now: Instant,
@@ -191,11 +191,11 @@ impl Refusals {
     }
 }
 
-/// The most pairs of host and reason whose refusals are printed one by one.
+/// The most pairs of host and reason of which the first refusal is printed.
 const REFUSALS_MAX: usize = 64;
 
-/// A count of the receivers that left without everything. It is known only at the end of the
-/// session, because a receiver that left with all messages so far lacks those that are sent later.
+/// A count of the receivers that left before they had everything. It is known only at the end of
+/// the session: a receiver that had all messages when it left lacks those that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
@@ -224,8 +224,8 @@ impl Departed {
         }
     }
 
-    /// Returns how many receivers left without everything, in a session whose next position is
-    /// `end`.
+    /// Returns how many receivers left before they had everything, if the session's next position
+    /// is `end`.
     pub(super) const fn short_of(&self, end: u64) -> u64 {
         let (at, whole) = self.farthest;
         if at < end {

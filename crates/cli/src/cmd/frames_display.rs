@@ -149,7 +149,7 @@ fn wants_to_leave() -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// The longest wait for a frame. After it, the line is drawn again and the keys are read.
+/// The longest wait for a frame. After that, the screen is drawn again and pressed keys are read.
 const DRAW_TIME: Duration = Duration::from_millis(40);
 
 #[cfg(test)]

@@ -137,8 +137,8 @@ fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failu
     Ok(subscriber)
 }
 
-/// Returns what became of the frames of each feed; nothing when there is only one. For `times` see
-/// [`Checker::times`].
+/// Returns what became of the frames of each feed; nothing when there is only one feed. For `times`
+/// see [`Checker::times`].
 fn feeds(
     plan: &FramesRecvPlan,
     subscriber: &FrameSubscriber,
@@ -234,7 +234,7 @@ struct Checker {
     negative: u64,
     stretch: Stretch,
     sinks: Sinks,
-    /// When the line for a person was last made.
+    /// The time when the last line about the state was made.
     line_at: Option<Instant>,
 }
 

@@ -166,9 +166,9 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Sends each frame at its time, until the plan, the end of the source, or a signal ends the
-    /// sending. Then waits until all packets have left, but not beyond [`Job::close_by`], and not
-    /// beyond the farewell after a signal.
+    /// Sends each frame at its time, until the planned end, the end of the source, or a signal.
+    /// Then waits until all packets have left, at most until [`Job::close_by`] or, after a signal,
+    /// until the time for telling the receivers is over.
     fn send(&mut self, started: Instant) -> Result<(), Failure> {
         let interval = self.source.rate().interval();
         let group = self.plan.session.place.to_string();
@@ -354,8 +354,8 @@ impl Job<'_> {
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// True when the frames come from a file or a program. After a time without frames, the
-    /// schedule makes up for at most one interval: more frames at once would only be overruns.
+    /// True when the frames come from a file or a program, which may be late. The schedule then
+    /// makes up for at most one interval, because more frames at once would only be overruns.
     is_live: bool,
 }
 
@@ -377,7 +377,7 @@ impl Schedule {
     }
 }
 
-/// How often to look whether a program that makes frames has made one.
+/// Time between two checks whether the program that makes frames has made one.
 const SOURCE_POLL: Duration = Duration::from_millis(1);
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(15);

@@ -1,4 +1,5 @@
-//! Where the frames that `frames recv` takes go: files, a page for browsers, the terminal.
+//! The destinations of the frames that `frames recv` receives: files, a page for browsers, the
+//! terminal.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use crate::{
     report::Output,
 };
 
-/// The places that received frames go to.
+/// The destinations of received frames.
 pub(super) struct Sinks {
     film: Option<Film>,
     preview: Option<Preview>,
@@ -43,8 +44,8 @@ impl Sinks {
         })
     }
 
-    /// Passes a whole frame on to each place, without ever waiting. `number` holds the sender's
-    /// number and the frame's number.
+    /// Passes a whole frame on to each destination, without ever waiting. `number` holds the
+    /// sender's number and the frame's number.
     pub(super) fn take(&mut self, number: (u32, u64), label: &[u8], frame: &[u8]) {
         if let Some(film) = &mut self.film {
             film.take(number, label, frame);

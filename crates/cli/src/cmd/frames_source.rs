@@ -129,7 +129,8 @@ impl Source {
         }
     }
 
-    /// Writes the bytes of the next frame, which is number `id`, from `offset` on.
+    /// Fills `room` with bytes of the next frame (number `id`), beginning at the frame's byte
+    /// `offset`.
     pub(super) fn fill(&self, id: u64, offset: usize, room: &mut [u8]) {
         match self {
             Self::Pattern { pattern, .. } => pattern.fill(id, offset, room),
@@ -142,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Moves on to the next frame, after a frame was offered.
+    /// Moves on to the next frame, after the publisher was offered the present one.
     pub(super) fn advance(&mut self) {
         if let Self::Video { reel, next, .. } = self
             && let Some(frame) = next.take()

@@ -54,7 +54,7 @@ struct Transfer {
     error: Option<String>,
     /// The files that the transfer's sender has left out.
     absent: Vec<String>,
-    /// The sender has left out further files, which have no name in the manifest.
+    /// True when the sender left out further files, whose names are not in the manifest.
     is_incomplete: bool,
     /// Files and directories of this receiver that the sender does not have.
     surplus: Vec<Surplus>,
@@ -127,7 +127,7 @@ impl<'a> Incoming<'a> {
                 self.transfer(transfer, event, receiver);
             }
             ObjectReceiverEvent::Left { transfer, progress } => {
-                // A short transfer may end without a progress report of its own.
+                // A short transfer may end before `look` has noted any progress of it.
                 if let Some(transfer) = self.transfers.get_mut(&transfer) {
                     transfer.progress = Some(progress);
                 }
@@ -164,7 +164,7 @@ impl<'a> Incoming<'a> {
         hook::look(&mut self.hook, self.output)
     }
 
-    /// Returns the transfers under way in which nothing has moved for `timeout`.
+    /// Returns the numbers of the unfinished transfers in which nothing has moved for `timeout`.
     pub(super) fn stuck(&self, timeout: Duration) -> Vec<u32> {
         let now = Instant::now();
         let is_stuck = |transfer: &Transfer| {
@@ -193,7 +193,7 @@ impl<'a> Incoming<'a> {
         left.into_iter().try_for_each(|number| self.finish(number))
     }
 
-    /// Adds what a service has done to its report.
+    /// Writes the totals of a service into its report.
     pub(super) fn sum(&self, report: &mut ServeReport) {
         report.transfers = self.count;
         report.complete = self.complete;
@@ -392,8 +392,8 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Returns the path that a transfer brings into the directory, when it brings only one; otherwise
-/// the directory. Without a directory, `-`.
+/// Returns the path of the file or directory that a transfer puts into the target directory; if
+/// there are several, the target directory itself. Without a target directory, `-`.
 fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
     let Some(directory) = &plan.directory else {
         return PathBuf::from("-");
@@ -404,8 +404,8 @@ fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
     }
 }
 
-/// Returns the paths that a transfer has brought into the directory, for the program that runs
-/// after it; none without a directory, or when no program is to run.
+/// Returns the top-level paths that a transfer has put into the target directory, for the program
+/// that runs afterwards. Returns none without a target directory or without a program.
 fn items_of(
     plan: &RecvPlan,
     number: u32,

@@ -34,14 +34,15 @@ pub(super) struct Chunk {
 pub(super) enum Next {
     /// These messages.
     Chunk(Chunk),
-    /// Nothing yet; the waker ends the wait when there is something.
+    /// No messages yet; the waker ends the session's wait when there are some.
     Nothing,
     /// The end of the input.
     End,
 }
 
 impl Input {
-    /// Starts to read; `waker` ends the session's wait whenever there is something.
+    /// Starts the reading thread, which ends the session's wait by `waker` whenever it has messages
+    /// and at the end of the input.
     pub(super) fn start(framing: Framing, limit: Limit, waker: Waker) -> Result<Self, Failure> {
         let (sender, chunks) = sync_channel(CHUNKS_MAX);
         thread::Builder::new()
@@ -49,8 +50,8 @@ impl Input {
             .spawn(move || {
                 let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
                 read(input, framing, limit, &sender, &waker);
-                // Dropping the sender ends the queue, which tells the session that the input has
-                // ended. It must come before the last wake-up, so that the session sees it then.
+                // Dropping the sender closes the queue, from which the session learns that the
+                // input has ended. The queue must be closed when the session wakes.
                 drop(sender);
                 waker.wake();
             })

@@ -14,10 +14,11 @@ pub(super) struct Intervals<'a> {
     every: Option<Duration>,
     of: String,
     what: Counted,
-    /// Lines are text on standard error, even with `--json`, because packets go to standard output.
+    /// True when lines are text on standard error even with `--json`, because packets go to
+    /// standard output.
     gives_way: bool,
-    /// When the count began; what was counted up to the last line; and the time from the beginning
-    /// to that line.
+    /// When counting began; what was counted up to the last printed line; and the time from the
+    /// beginning to that line.
     begun: Option<(Instant, Done, Duration)>,
     due: Duration,
 }
@@ -60,8 +61,8 @@ impl<'a> Intervals<'a> {
         if elapsed < self.due {
             return Ok(());
         }
-        // After a pause of the process, one line covers several intervals and shows the real
-        // length.
+        // After a pause of the process, one line covers several intervals and shows their
+        // real length.
         while self.due <= elapsed {
             self.due += every;
         }
@@ -80,7 +81,7 @@ impl<'a> Intervals<'a> {
         let Some((_, before, from)) = &mut self.begun else {
             return Ok(());
         };
-        // When only the later reading has losses, the earlier reading counts as 0 losses.
+        // When only the later reading has a number of losses, the earlier number counts as 0.
         before.lost = before.lost.or(done.lost.map(|_| 0));
         let times = (*from, to);
         let interval = Interval::new(&self.of, self.what, times, done.since(before));

@@ -144,8 +144,7 @@ fn report(
 struct Checker {
     pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
-    /// The tallies of forgotten senders, added up. The session number of such a sender has gone to
-    /// another sender.
+    /// The sum of the tallies of senders whose session number has gone to another sender.
     past: LoadTally,
     senders: Senders,
     received: u64,
@@ -153,10 +152,10 @@ struct Checker {
     is_doubted: bool,
     is_stamped: bool,
     delays: Delays,
-    /// How many messages came before the time at which they say that they were sent.
+    /// How many messages arrived before the time at which they say that they were due.
     negative: u64,
-    /// The greatest error of a sender's clock. `Some(None)` when a sender does not know its error;
-    /// `None` before any stamped message.
+    /// The greatest error of any sender's clock, in ns. `Some(None)` when a sender does not know
+    /// its clock's error; `None` before the first stamped message.
     clock_error: Option<Option<u64>>,
 }
 

@@ -1,7 +1,7 @@
 //! `towline man`: manual pages, made from the same declarations as `--help`.
 //!
-//! Each command has a page, `towline-load-send(1)` for `towline load send`. The end of the long
-//! help goes where readers of manuals look for it: notes into the description, examples and exit
+//! Each command has a page, such as `towline-load-send(1)` for `towline load send`. The help text
+//! after the options is split up, as manuals do: notes go into the description, examples and exit
 //! codes into sections of their own.
 
 use std::{
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Finds the page of a command. `words` are the words of its name, such as `load` and `send`.
+/// Finds the page of the command with the name `words`, such as `load` and `send`.
 fn page_of<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a str, Failure> {
     let mut name = vec!["towline"];
     name.extend(words.iter().map(String::as_str));
@@ -72,7 +72,7 @@ struct Page {
     text: String,
 }
 
-/// Makes the pages of all commands that help shows; that of `towline` itself is the last.
+/// Makes the pages of all commands that `--help` shows; the page of `towline` itself is the last.
 fn pages() -> io::Result<Vec<Page>> {
     let mut root = Args::command().disable_help_subcommand(true);
     root.build();
@@ -91,7 +91,7 @@ fn pages() -> io::Result<Vec<Page>> {
     pages.collect()
 }
 
-/// Gathers every command that help shows, each after those below it.
+/// Gathers every command that `--help` shows, each after its subcommands.
 fn gather<'a>(command: &'a Command, found: &mut Vec<&'a Command>) {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         gather(below, found);
@@ -155,7 +155,7 @@ fn page(command: &Command, version: &str, related: &[&String]) -> io::Result<Str
     Ok(text)
 }
 
-/// Divides the text after the options in the help into notes and lines of examples.
+/// Returns the notes and the example lines in `after`, the help text behind the options.
 fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     let mut notes = Vec::new();
     let mut examples = Vec::new();
@@ -169,10 +169,10 @@ fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     (notes, examples)
 }
 
-/// Puts requests to the formatter into a page. A request for space takes the place of each empty
-/// line, because empty lines are bad style in a manual. A request for a line break stands before
-/// each item of a list, because the formatter would otherwise join the item to the line before. A
-/// request for space also breaks the line, so no break stands beside it.
+/// Adds formatter requests to a page. [`SPACE`] replaces each empty line, because empty lines are
+/// bad style in a manual's source. [`BREAK`] goes before each item of a list, because the formatter
+/// would otherwise join the item to the line before. [`SPACE`] breaks the line, too, so it needs no
+/// [`BREAK`] beside it.
 fn spaced(page: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in page.lines() {
@@ -188,8 +188,8 @@ fn spaced(page: &str) -> String {
             ("", _) => lines.push(SPACE),
             _ => lines.push(line),
         }
-        // These requests turn off hyphenation and justified lines, in which names of commands and
-        // flags are hard to find.
+        // Turn off hyphenation and justified lines: with them, names of commands and flags are hard
+        // to find.
         if line.starts_with(".TH ") {
             lines.extend([".nh", ".ad l"]);
         }

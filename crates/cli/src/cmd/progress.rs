@@ -1,5 +1,5 @@
-//! What a person sees of a transfer while the sender works: which receivers it waits for, and for
-//! each receiver a bar and what limits it.
+//! What a person sees of a transfer while the sender works: the receivers that the sender waits
+//! for, a bar for each receiver, and what limits that receiver.
 
 use std::{
     collections::BTreeMap,

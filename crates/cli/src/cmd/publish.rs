@@ -45,7 +45,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         bytes: 0,
         discarded: 0,
     };
-    // When the input fails, the messages taken before are delivered all the same.
+    // When the input fails, the messages that the session had already taken are still delivered.
     let sent = if is_ready {
         job.send_input()
     } else {
@@ -88,7 +88,7 @@ pub(super) fn is_confirmed(closed: &Closed) -> bool {
     closed.confirmed > 0 && closed.missing == 0 && closed.unconfirmed.is_empty()
 }
 
-/// Says why nothing has left; `None` when packets could leave. `load send` uses this too.
+/// Says why no packet could be sent; `None` when packets could be sent. `load send` uses this too.
 pub(super) fn refused(publisher: &Publisher) -> Option<String> {
     let error = publisher.send_error()?;
     Some(format!("nothing was sent: {}", Failure::from(error)))
@@ -134,13 +134,13 @@ pub(super) enum SendingEnd {
     Unbegun,
     /// The input failed or a signal came, so perhaps more was to be sent.
     Cut,
-    /// The session took the whole input. `load send` always ends like this once it has begun, even
-    /// when a signal ends it: it has no input that could be cut.
+    /// The session took the whole input. `load send` has no input that could be cut, so it always
+    /// ends like this once it has begun, even after a signal.
     Whole,
 }
 
 impl SendingEnd {
-    /// Ends the session. If the sending never began or was cut, it breaks the session off, so that
+    /// Ends the session. If the sending never began or was cut, breaks the session off, so that
     /// no receiver takes it for complete.
     pub(super) fn close(
         self,
@@ -218,8 +218,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Waits for the expected receivers. Returns false when a signal ends the wait, or when they do
-    /// not come in time, which it also prints.
+    /// Waits for the expected receivers. Returns false when a signal ends the wait. When they do
+    /// not come in time, prints that, and returns false, too.
     pub(super) fn await_receivers(
         &mut self,
         publisher: &mut Publisher,
@@ -306,7 +306,7 @@ impl<'a> Watch<'a> {
         self.station.show(fill);
     }
 
-    /// Prints which receiver limits the rate: the first time, and whenever another receiver does.
+    /// Prints which receiver limits the rate: the first such receiver, and then each new one.
     fn note_limit(&mut self, publisher: &Publisher) {
         let Some(setter) = publisher.rate_setter() else {
             return;
@@ -346,7 +346,8 @@ impl<'a> Watch<'a> {
         self.joined
     }
 
-    /// Returns how many receivers are gone and lack something of what the session has taken so far.
+    /// Returns how many receivers left before they had everything that the session has taken so
+    /// far.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
         self.departed.short_of(publisher.lead())
     }
@@ -417,7 +418,8 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Does the session's work; when there is none, waits for some, at most for a [`TICK`].
+    /// Does the session's work. If there is none, waits for some, at most until `until` and at most
+    /// one [`TICK`].
     fn rest(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         if self.publisher.turn()?.is_idle() {
             let tick = self.publisher.now() + TICK;

@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Looks at the relay, at most once in [`SHOW_EVERY`].
+    /// Updates the display from the relay's counters, at most once in [`SHOW_EVERY`].
     fn look(&mut self, relay: &mut Relay) {
         let since = self.shown.elapsed();
         if since < SHOW_EVERY {
@@ -129,5 +129,5 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The shortest time between two looks at the relay.
+/// The shortest time between two updates of the relay's display.
 const SHOW_EVERY: Duration = Duration::from_millis(500);

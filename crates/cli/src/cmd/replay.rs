@@ -48,7 +48,7 @@ pub(super) fn run(plan: &ReplayPlan, output: &Output) -> Result<Verdict, Failure
     }
 }
 
-/// Opens all sources as one, repeated as often as asked for.
+/// Opens all sources as one source, which repeats as often as the plan says.
 fn open(plan: &ReplayPlan) -> Result<Box<dyn Source>, CaptureError> {
     if plan.rounds == 1 {
         return open_once(&plan.sources);

@@ -93,18 +93,18 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 
-/// Makes the watch that prints the intervals; `None` without `--every`.
+/// Makes the watch that prints the figures of each interval; `None` without `--every`.
 fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
     let (every, size, output) = (plan.every?, plan.size_bytes, output.clone());
     Some(Watch::new(every, move |passage| {
         let told = output.one_of_many(&Interval::of_round_trips(passage, size));
-        // The measurement goes on when nobody reads the intervals: its result is a file.
+        // The measurement goes on even when nobody reads the intervals: its result is a file.
         told.unwrap_or_default();
     }))
 }
 
-/// Handles the file of a measurement that failed: reports what it holds, or removes it when it is
-/// empty.
+/// Handles the file of a failed measurement: reports what the file holds, or removes the file when
+/// it is empty.
 fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), Failure> {
     remove_if_empty(path);
     let Ok(mut result) = read(path) else {
@@ -171,7 +171,7 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
     Ok(Verdict::Done)
 }
 
-/// Says what a truncated file lacks, and how far it goes.
+/// Describes a result file that was cut short: what is left out, and where its last run ends.
 fn described_cut(path: &Path, result: &raw::File, cut: &FileCut) -> String {
     let shown = path.display();
     let mut text = format!("{shown} was cut short");
@@ -257,8 +257,8 @@ pub(super) fn write_drawing(
     Ok(())
 }
 
-/// A file that is made only when its first byte is written: a picture that cannot be drawn leaves
-/// no empty file, and destroys no old one.
+/// A file that is made only when its first byte is written. If drawing fails before that, no empty
+/// file is left, and an older file of that name stays.
 pub(super) struct Drawing<'a> {
     path: &'a Path,
     file: Option<BufWriter<File>>,
@@ -278,7 +278,7 @@ impl Write for Drawing<'_> {
     }
 }
 
-/// Draws the heat maps as text, for a terminal or on request.
+/// Draws the heat maps as text, if standard output is a terminal or the plan asks for maps.
 fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<String> {
     let is_terminal = io::stdout().is_terminal();
     if output.is_json() || !(picture.with_map || is_terminal) {

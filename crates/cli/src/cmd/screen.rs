@@ -51,7 +51,7 @@ impl Screen {
         drawn.map(drop).map_err(|error| lost(&error))
     }
 
-    /// Shows one reading until the next is due, or the user leaves.
+    /// Draws `view` and passes keys to it, until `due` or until the user leaves.
     pub(super) fn show_until(
         &mut self,
         due: Instant,
@@ -107,7 +107,7 @@ pub(super) fn draw_bar(frame: &mut Frame<'_>, area: Rect, text: &str) {
     frame.render_widget(Paragraph::new(text).style(BAR), area);
 }
 
-/// Says in the middle of a view why it has no rows.
+/// Says, in the middle of a view, why the view has no rows.
 pub(super) fn draw_empty(frame: &mut Frame<'_>, area: Rect, text: &str) {
     let text = Paragraph::new(format!("\n{text}"));
     frame.render_widget(text.alignment(Alignment::Center), area);
@@ -125,8 +125,8 @@ pub(super) fn heads<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Row<'a> {
     Row::new(cells).style(HEAD)
 }
 
-/// Returns true when the key leaves every view: `q` or Ctrl-C. While a view has the terminal,
-/// Ctrl-C comes as a key, not as a signal.
+/// Returns true for a key that ends any view: `q` or Ctrl-C. While a view has the terminal, Ctrl-C
+/// comes as a key, not as a signal.
 pub(super) fn is_leave(key: KeyEvent) -> bool {
     let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
     matches!(key.code, KeyCode::Char('q' | 'Q')) || (key.code == KeyCode::Char('c') && has_control)
@@ -139,7 +139,7 @@ pub(super) fn moved(at: Option<usize>, steps: isize, len: usize) -> usize {
     next.min(len.saturating_sub(1))
 }
 
-/// Returns a cell of a table whose text ends at its right edge.
+/// Returns a table cell with its text aligned to the right.
 pub(super) fn right(text: &str) -> Cell<'static> {
     Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
 }

@@ -1,9 +1,9 @@
 //! The senders of a group: which are present, what was lost of each, and which remarks are due.
 //!
-//! Nothing here prints. There is at most one remark a second about each sender's losses, as a
-//! total, and one more when that sender ends. In all there are at most 32 remarks a second, and one
-//! more that counts those left out. Nobody reads a flood of lines, and forged senders could cause
-//! such a flood. The report counts everything.
+//! Nothing here prints. There is at most one remark a second about each sender's losses: the total
+//! since the last such remark. One more comes when the sender ends. For all senders together there
+//! are at most 32 remarks a second, because forged senders could cause a flood of them. One more
+//! remark says how many were left out.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +26,13 @@ pub(super) struct Senders {
     /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
-    /// How many remarks found no room.
+    /// How many remarks were left out because [`REMARKS_MAX`] was reached.
     unsaid: u64,
-    /// When the present second of remarks began, and how many remarks there were in it.
+    /// When the current second began, and how many remarks were made since then.
     second: Option<(Instant, usize)>,
 }
 
-/// A sender. Once this sender is forgotten, its session number goes to another sender.
+/// A sender that was heard. Once it is forgotten, another sender may get its session number.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// Losses of a sender that no remark has mentioned yet.
+/// A sender's losses that no remark has mentioned yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     packets: u64,
@@ -126,7 +126,7 @@ impl Senders {
         self.say(text);
     }
 
-    /// Takes what has happened to one of a sender's two feeds.
+    /// Adds the remark about an event of one of a sender's two feeds, if there is one.
     pub(super) fn take_feed(&mut self, feed: Feed, event: &SessionEvent) {
         let (session, text) = match *event {
             SessionEvent::Found {
@@ -163,7 +163,7 @@ impl Senders {
         self.known.get(&session)?.called.as_deref()
     }
 
-    /// Returns what remarks call a sender: the name that it has given itself, if any, and its
+    /// Returns a sender's name in remarks: the name that it has given itself, if any, and its
     /// identifier. Only the identifier tells it from all others.
     fn label(&self, session: u32) -> String {
         self.known
@@ -289,9 +289,9 @@ impl Senders {
 
 /// The shortest time between two remarks about losses of one sender.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most remarks in one second, besides one about how many were left out.
+/// The most remarks in one second. One more may say how many were left out.
 const REMARKS_MAX: usize = 32;
-/// The most bytes shown of the name that a sender gives itself.
+/// The most bytes that are shown of the name that a sender gives itself.
 const NAME_BYTES_MAX: usize = 255;
 
 #[cfg(test)]

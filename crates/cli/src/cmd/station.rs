@@ -20,7 +20,7 @@ use crate::{
 /// The counters of this process, served to others.
 #[derive(Debug)]
 pub(super) struct Station {
-    /// The server, this session's slot in it, and the server for `--metrics`.
+    /// The counter server, this session's slot in it, and the server for `--metrics`.
     slot: Option<(CounterServer, CounterSlot, Option<MetricsServer>)>,
     due: Instant,
 }
@@ -118,7 +118,7 @@ impl Patience {
     }
 }
 
-/// Says what a receiving command waits for at first.
+/// Describes the sender that a receiving command waits for at first.
 pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr)) -> String {
     match &plan.place {
         Place::Listen(address) => format!("a sender that sends to this host, TCP at {address}"),
@@ -155,7 +155,7 @@ pub(super) struct Stretch {
 
 impl Stretch {
     /// Notes the present time if `received`, a count, has changed since the last call. The data may
-    /// have come up to one turn of the loop earlier.
+    /// have arrived earlier, by at most one turn of the loop.
     pub(super) fn take(&mut self, received: u64) {
         if received != self.seen {
             self.seen = received;

@@ -39,7 +39,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     let sources = sources.map(|address| source::open(address, &plan.live));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
     let mut session = Session::new(sources, Box::new(sink), plan.limits)?;
-    // Packets are counted even when the kernel does not let the capabilities be dropped.
+    // If the kernel does not let the capabilities be dropped, packets are counted all the same.
     let _kept = match plan.plot {
         None => drop_capabilities(),
         Some(_) => keep_file_capabilities(),
@@ -77,7 +77,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
 const NOTHING_TO_CUT: &str = "--segment changes nothing here: a file does not say which of its \
                               frames are several packets in one piece; capture with --segment";
 
-/// Measures what captures lose and cost.
+/// Measures the losses and the cost of captures.
 pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only(plan)? {
         return Ok(Verdict::Done);
@@ -85,8 +85,8 @@ pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, F
     let (sweep, picture) = (plan.sweep, &plan.picture);
     check_drawable(picture.as_ref().map(|(path, _)| path))?;
     let interrupt = Interrupt::install()?;
-    // This comes before all work, because it may start the program again, inside a user namespace.
-    // Where that is not permitted, the sweep fails and says why.
+    // Isolating comes before all work, because it may start the program again, inside a user
+    // namespace. Where that is not permitted, the sweep fails and says why.
     let _refusal = isolate();
     let lines = output.progress().lines();
     let rows = sweep.run(&|| interrupt.is_requested(), &mut |row| {

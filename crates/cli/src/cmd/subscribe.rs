@@ -199,7 +199,7 @@ struct Printer<'a> {
     writer: Writer,
     buffer: Vec<u8>,
     is_json: bool,
-    /// When the first message came, and when the last.
+    /// The times of the first and the last message; `None` before the first.
     span: Option<(Instant, Instant)>,
     senders: Senders,
     messages: u64,

@@ -112,6 +112,6 @@ pub(super) fn serve(plan: &TcpServePlan, output: &Output) -> Result<Verdict, Fai
     ));
     let calls = responder.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
     output.finish(&TcpServeReport { calls })?;
-    // The responder runs until a signal stops it: that is its proper end.
+    // A signal is the usual way to end the responder, so this is no failure.
     Ok(Verdict::Done)
 }

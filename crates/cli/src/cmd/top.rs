@@ -39,7 +39,7 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     loop {
         let due = Instant::now() + args.interval;
         if screen.show_until(due, &interrupt, &mut view)? == Wish::Leave {
-            // A signal is the usual way to end `top`, so this is no failure.
+            // A key or a signal is the usual way to end `top`, so this is no failure.
             return Ok(Verdict::Done);
         }
         view.look(look(args)?, Instant::now());
@@ -53,7 +53,7 @@ fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
         return args.pids.iter().map(|pid| read(*pid)).collect();
     }
     let pids = counters::processes().map_err(failed)?;
-    // A process may end after it was listed and before it is asked.
+    // A process that ended after it was listed is left out.
     Ok(pids
         .into_iter()
         .filter_map(|pid| counters::read(pid).ok())

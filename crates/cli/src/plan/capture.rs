@@ -250,7 +250,7 @@ impl StatsSweepPlan {
     }
 }
 
-/// Returns the path with the picture format that its ending names. An error when it names none.
+/// Returns `path` and the picture format that its ending names. Fails when the ending names none.
 fn picture(path: &Path) -> Result<(PathBuf, Format), Failure> {
     let format = Format::of(path).filter(|format| format.is_picture());
     format

@@ -132,8 +132,8 @@ impl FramesSendPlan {
     }
 }
 
-/// The plan that `frames recv --dry-run` prints: frames from a group; those of a pattern are
-/// checked.
+/// The plan that `frames recv --dry-run` prints. The frames come from a group, and frames of a test
+/// pattern are checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesRecvPlan {
     pub(crate) count: Option<u64>,
@@ -183,8 +183,7 @@ impl FramesRecvPlan {
         })
     }
 
-    /// Returns the bounds of what the receiver keeps: memory for four of the longest frames, or
-    /// more.
+    /// Returns the receiver's limits. Its memory holds at least four frames of the greatest length.
     pub(crate) fn bounds(&self) -> FrameReceiverConfig {
         let default = FrameReceiverConfig::default();
         FrameReceiverConfig {

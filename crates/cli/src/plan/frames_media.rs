@@ -60,7 +60,7 @@ impl FrameSourcePlan {
     }
 }
 
-/// The places that received frames go to. With no such place, frames are only counted.
+/// Where received frames go. If they go nowhere, they are only counted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameSinkPlan {
     pub(crate) film: Option<FilmPlan>,
@@ -76,7 +76,7 @@ pub(crate) struct FrameSinkPlan {
 pub(crate) enum FilmPlan {
     /// All frames, in one file; `-` is standard output.
     All { path: PathBuf, is_raw: bool },
-    /// The last frames, each in a file of its own.
+    /// The last `frames` frames, each in a file of its own in `directory`.
     Last { directory: PathBuf, frames: usize },
 }
 
@@ -130,7 +130,8 @@ impl FrameSinkPlan {
 }
 
 impl FilmPlan {
-    /// Makes the place that frames are written to. Opens the file when all frames go into one.
+    /// Makes the place to which frames are written. If all frames go into one file, opens that
+    /// file.
     pub(crate) fn open(&self) -> Result<FilmPlace, Failure> {
         let (path, is_raw) = match self {
             Self::Last { directory, frames } => {

@@ -104,7 +104,7 @@ pub(crate) struct LoadRecvPlan {
     #[serde(rename = "late_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) late: Duration,
-    /// The senders whose messages are taken; all when it is empty.
+    /// The senders whose messages are taken. When this is empty, all messages are taken.
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,

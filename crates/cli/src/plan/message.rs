@@ -119,6 +119,6 @@ pub(super) fn check_reports(
     Ok(())
 }
 
-/// Why there are no reports. The text also names `--profile`, because the user may have given only
-/// that flag.
+/// Why there are no reports, as a part of errors. It also names `--profile`, because the user may
+/// have given only that flag.
 pub(super) const STRICT_PGM: &str = "--strict-pgm, given or set by --profile, turns reports off";

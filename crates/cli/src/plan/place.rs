@@ -6,8 +6,8 @@ use towline::{Group, Selector, resolve};
 
 use crate::{args::Place, failure::Failure};
 
-/// Returns the interface that the group or the flag names; both may name it. An error when they
-/// name different ones.
+/// Returns the interface that the text of the group or the flag names. An error when they name
+/// different interfaces.
 pub(super) fn interface(
     group: &Group,
     named: Option<&Selector>,
@@ -27,8 +27,8 @@ pub(super) fn interface(
     }
 }
 
-/// Returns the interface of a group, as [`interface`] does; `None` for a host. An error when the
-/// flag names an interface for a host.
+/// Returns the interface of a group, as [`interface`] does; `None` for a host. An error when
+/// the place is a host and the flag names an interface.
 pub(super) fn interface_of(
     place: &Place,
     named: Option<&Selector>,
@@ -45,11 +45,11 @@ pub(super) fn interface_of(
     interface(&place.at_port(Group::PORT), named)
 }
 
-/// Looks up the address of a place; takes `port` where none is written.
+/// Looks up the address of a place, with `port` when the place's text names no port.
 pub(super) fn address(place: &Place, port: u16) -> Result<SocketAddr, Failure> {
     if place.is_group() {
         return Ok(place.at_port(port).resolve()?);
     }
-    // An address of link scope needs its interface; the place's text contains it.
+    // A link-local address needs its interface, and only the place's text contains that.
     Ok(resolve(&place.to_string(), port)?)
 }

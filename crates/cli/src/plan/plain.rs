@@ -49,7 +49,7 @@ impl PlainPlan {
             return Err(Failure::usage(text));
         }
         let given = args.session.given();
-        // A profile brings further flags, so the error names the profile, which the user gave.
+        // A profile sets other flags, which the user did not write. So the error names the profile.
         let mut names = given.values.keys();
         let profile = given.values.get_key_value("profile").map(|(name, _)| name);
         if let Some(name) = profile.or_else(|| names.next()) {

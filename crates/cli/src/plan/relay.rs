@@ -75,12 +75,13 @@ impl RelayPlan {
         })
     }
 
-    /// Names the networks, for people.
+    /// Returns the names of the networks, for people.
     pub(crate) fn told(&self) -> String {
         let names: Vec<String> = self.networks.iter().map(ToString::to_string).collect();
         names.join(", ")
     }
 }
 
-/// The most bytes that may be set to be kept for repairs; more is taken for a typing error.
+/// The highest accepted setting for the bytes kept for repairs; a higher one counts as a typing
+/// error.
 const KEPT_BYTES_MAX: u64 = 64 << 30;

@@ -1,4 +1,4 @@
-//! What both ends of a session need to know.
+//! The settings that both ends of a session need.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) struct SessionPlan {
     #[serde(serialize_with = "optional_text")]
     #[schemars(with = "Option<String>")]
     pub(crate) interface: Option<Selector>,
-    /// What carries the packets.
+    /// The protocol below PGM that carries the packets.
     #[serde(serialize_with = "text")]
     #[schemars(with = "String")]
     pub(crate) encapsulation: Encapsulation,
@@ -79,7 +79,7 @@ impl SessionPlan {
             .parse("group", |text| Group::parse(text, port))?
             .ok_or_else(|| Failure::usage("name the group, as in --group 239.192.0.1:7500"))?;
         let plan = Self::at(group.clone().into(), given)?;
-        // The group and the flag may both name an interface, but they must agree.
+        // The group and `--iface` may both name an interface, but it must be the same one.
         interface(&group, plan.interface.as_ref())?;
         Ok(plan)
     }
@@ -144,7 +144,7 @@ impl SessionPlan {
         session.interface(self.interface.clone())
     }
 
-    /// Makes the settings of a session at another place, on the interface that this place names.
+    /// Makes the settings of a session at `place` (on the interface that it names) from this plan.
     pub(crate) fn session_at(&self, place: Place) -> SessionBuilder {
         let session = SessionBuilder::at(place)
             .sockets(self.sockets())

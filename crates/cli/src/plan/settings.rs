@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
 };
 
-/// The texts that were given, by the name of the option or parameter.
+/// The texts that the user gave, each under the name of its option or parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings<'a>(&'a BTreeMap<&'static str, String>);
 

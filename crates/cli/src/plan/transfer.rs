@@ -22,7 +22,8 @@ pub(crate) struct SendPlan {
     /// What to send: paths, and `-` for standard input.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) stdin_name: String,
-    /// The directory that keeps standard input; `None` for the system's temporary directory.
+    /// The directory in which standard input is kept while it is sent; `None` for the system's
+    /// temporary directory.
     pub(crate) spool: Option<PathBuf>,
     /// For each rule: true if it includes files, false if it excludes them; and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
@@ -30,9 +31,9 @@ pub(crate) struct SendPlan {
     pub(crate) selection: Selection,
     /// Files that change, vanish or cannot be read are left out.
     pub(crate) is_skipping: bool,
-    /// A file that has several names is sent once, and its further names as hard links.
+    /// The content of a file with several names is sent once; its further names become hard links.
     pub(crate) has_hard_links: bool,
-    /// Receivers are asked to make holes of runs of zeros.
+    /// Receivers are asked to store runs of zeros as holes.
     pub(crate) is_sparse: bool,
     /// Receivers are told who owns files.
     pub(crate) has_owners: bool,
@@ -177,9 +178,9 @@ pub(crate) struct RecvPlan {
     pub(crate) delete: Option<DeleteArg>,
     /// Runs of zeros become holes, even when the sender does not ask for it.
     pub(crate) is_sparse: bool,
-    /// Who owns what arrives; `None` for the user who receives it.
+    /// Who will own the received files; `None` for the user who receives them.
     pub(crate) owner: Option<OwnerArg>,
-    /// Files and directories get the extended attributes that the sender tells.
+    /// Files and directories get the extended attributes that the sender sends.
     pub(crate) sets_xattrs: bool,
     /// The directory that keeps a file for standard output until it is whole; `None` for the
     /// system's temporary directory.
@@ -189,7 +190,7 @@ pub(crate) struct RecvPlan {
     pub(crate) takes_dot_names: bool,
     /// The most bytes that the directory may hold; `None` for no limit.
     pub(crate) quota_bytes: Option<u64>,
-    /// The space that stays free on the filesystem.
+    /// How much space must stay free on the filesystem.
     #[serde(serialize_with = "text")]
     #[schemars(with = "String")]
     pub(crate) keep_free: KeepFree,
@@ -257,8 +258,8 @@ impl RecvPlan {
             exec: exec.unwrap_or_default(),
             exec_timeout: args.exec_timeout,
             patience: args.timeout.unwrap_or_default(),
-            // Without a limit, a sender that sends nothing would hold a place of the service for
-            // ever.
+            // Without a limit, a sender that sends nothing would take up one of the service's
+            // `transfers_max` transfers for ever.
             timeout: args.timeout.or(args.serve.then_some(SERVE_TIMEOUT)),
             session: match args.listen {
                 Some(address) => {
@@ -271,7 +272,7 @@ impl RecvPlan {
     }
 }
 
-/// How long a transfer of a service may be without progress when `--timeout` is not given.
+/// How long a service's transfer may go without progress when `--timeout` is not given.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Splits a command into words at blanks, except between quotes. No other character is special,

@@ -22,10 +22,10 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpServePlan {
     listen: SocketAddr,
-    /// Groups that asking hosts may name.
+    /// Groups that a host may name when it asks for a sweep.
     allow_groups: Vec<SocketAddr>,
-    /// The highest rate to send at. Null: at most 100 Mbit/s to a group, and no limit to the host
-    /// that asks.
+    /// The highest sending rate. Null: at most 100 Mbit/s to a group; no limit to the host that
+    /// asks for the sweep.
     bits_per_s_max: Option<u64>,
     hops_max: u8,
 }
@@ -50,7 +50,7 @@ impl UdpServePlan {
         Ok(plan)
     }
 
-    /// Makes the task for the library.
+    /// Makes the settings with which the crate `gauge` runs the server.
     pub(crate) fn spec(&self) -> ServeSpec {
         ServeSpec {
             listen: self.listen,
@@ -164,7 +164,7 @@ impl UdpRunPlan {
         })
     }
 
-    /// Makes the task for the library; resolves the servers.
+    /// Resolves the servers, and makes the sweep that the crate `gauge` runs.
     pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
         let servers = self.targets.iter().map(|target| address(target, PORT));
         Ok(Sweep {
@@ -212,7 +212,7 @@ impl UdpPlotPlan {
     }
 }
 
-/// Checks that the ending of each file's name names a picture format.
+/// Checks that each file's name ends in the extension of a picture format.
 pub(super) fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
     match paths.iter().find(is_other) {

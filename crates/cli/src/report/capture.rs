@@ -58,7 +58,7 @@ pub(crate) struct CaptureReport {
     pub(crate) taken_from_host: Vec<String>,
     /// The interfaces, in the order of their numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
-    /// The newest seconds, at most 86,400 (one day).
+    /// The counts of each of the last seconds, for at most 86,400 seconds (one day).
     pub(crate) per_second: Vec<SecondReport>,
     /// How many seconds came before those of `per_second`; only their sums are known.
     pub(crate) seconds_unlisted: u64,
@@ -203,14 +203,14 @@ pub(crate) struct ReplayReport {
     pub(crate) packets_per_s: f64,
     /// Bits of frames as captured, without check sequence, preamble and gap.
     pub(crate) bits_per_s: f64,
-    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size; null without them,
-    /// and with `--rate` when nothing was sent.
+    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size a second; null
+    /// without these options, and with `--rate` when nothing was sent.
     pub(crate) asked_packets_per_s: Option<f64>,
     /// The attained rate as a share of the rate that an option or the stamps asked for; null at top
     /// speed, and when the replay was too short to tell.
     pub(crate) attained_share: Option<f64>,
-    /// What the link carries at the mean size of the packets sent; null when its driver names no
-    /// speed, or nothing was sent.
+    /// The most that the link can carry if all packets have the mean size of those sent; null when
+    /// its driver names no speed, or nothing was sent.
     pub(crate) link: Option<LinkReport>,
     /// Packets that were sent cut short, because only a part of them had been captured.
     pub(crate) cut: u64,
@@ -224,12 +224,12 @@ pub(crate) struct ReplayReport {
     pub(crate) gap_error: Option<GapErrorReport>,
 }
 
-/// The most that a link carries.
+/// The most that a link can carry.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct LinkReport {
     /// The speed that the driver names.
     pub(crate) speed_bits_per_s: u64,
-    /// The mean of the frames that were sent, without check sequence.
+    /// The mean length of the frames that were sent, in bytes, without check sequence.
     pub(crate) frame_bytes: f64,
     /// How many frames of this mean size the link carries each second, when each also takes check
     /// sequence, preamble and gap.
@@ -457,8 +457,8 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                // Only block rings and XDP sockets count this. So if there are losses and the count
-                // is 0, the times were not counted.
+                // Only block rings and XDP sockets count how often the ring was full. So a count of
+                // 0 despite losses means that the times were not counted.
                 ring_full_times: Some(losses.freezes)
                     .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,

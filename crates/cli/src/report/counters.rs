@@ -39,16 +39,16 @@ impl Counters {
         Self(reasons.collect())
     }
 
-    /// Says what a source has sent: new packets, and repairs.
+    /// Says how many new packets and how many repairs a source has sent.
     pub(super) fn packets_told(&self) -> String {
         let [sent, rdata, parity] = ["odata_packets", "rdata_packets", "parity_packets"]
             .map(|name| self.get(&format!("source.{name}")));
         format!("{sent} and {} repairs", rdata + parity)
     }
 
-    /// Lists drops for a person, or says that there are none. It leaves out [`ENDED`], because
-    /// these drops are normal: a sender repeats its last packets, and a receiver that has one of
-    /// them drops the others.
+    /// Lists drops for a person, or says that there are none. Leaves out [`ENDED`], because these
+    /// drops are normal: a sender repeats its last packets, and a receiver whose session is over
+    /// drops the copies.
     pub(crate) fn drops_told(&self) -> String {
         let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
         let told: Vec<_> = told

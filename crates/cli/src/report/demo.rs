@@ -25,7 +25,7 @@ pub(crate) struct DemoDocument {
     pub(crate) tool: &'static str,
     /// The tool's hash over all files sent.
     pub(crate) tool_root: String,
-    /// The tool's hash over the directory of each receiver.
+    /// One hash for each receiver: the tool's hash over that receiver's directory.
     pub(crate) tool_roots: Vec<String>,
     /// Towline's own root; when the tool is b3sum, equal to `tool_root`.
     pub(crate) root: Option<String>,
@@ -134,7 +134,7 @@ impl Document for DemoDocument {
 }
 
 impl DemoDocument {
-    /// Says whether the tool finds at each receiver what was sent.
+    /// Says at which receivers the tool's hash differs from its hash over the files sent.
     fn comparison(&self) -> String {
         let hashes = self.tool_roots.iter().enumerate();
         let different: Vec<String> = hashes
@@ -153,7 +153,7 @@ impl DemoDocument {
 pub(crate) struct InterruptedDemo {
     is_proven: bool,
     is_interrupted: bool,
-    /// The user asked to keep what the receivers have written, so it is still there.
+    /// True when the files that receivers wrote are still there, because the user asked for that.
     pub(crate) is_kept: bool,
 }
 

@@ -23,12 +23,12 @@ pub(crate) struct FramesRecvReport {
     pub(crate) frames_sent: u64,
     /// Frames that came whole and in time.
     pub(crate) frames: u64,
-    /// Frames among `frames` in which a packet, mostly a repair, came after later packets.
+    /// Frames among `frames` in which a packet came out of order; that packet was usually a repair.
     pub(crate) repaired: u64,
     pub(crate) lost: FrameLosses,
-    /// The share of frames lost, and what the count of them proves about the path.
+    /// The share of frames lost, and what the number of lost frames proves about the path.
     pub(crate) loss: FrameLossReport,
-    /// Frames of a pattern, which were compared with the bytes that they should have.
+    /// Frames of a test pattern, whose bytes were compared with the pattern's.
     pub(crate) checked: u64,
     /// Frames among `checked` that differ from the bytes that they should have: there should be
     /// none.
@@ -37,7 +37,7 @@ pub(crate) struct FramesRecvReport {
     pub(crate) film: Option<FilmReport>,
     /// Bytes of the frames that came whole.
     pub(crate) bytes: u64,
-    /// How to read a frame, as its sender says.
+    /// The format of the frames, in the sender's words.
     pub(crate) format: Option<String>,
     /// Seconds from the first frame to the last.
     pub(crate) seconds: f64,
@@ -53,7 +53,7 @@ pub(crate) struct FramesRecvReport {
     /// What each of two feeds brought; empty without `--also`.
     pub(crate) feeds: Vec<FeedReport>,
     pub(crate) senders: SenderEnds,
-    /// The last sender that ended has said how many frames there were.
+    /// True when the last sender that ended has said how many frames it numbered.
     pub(crate) is_end_known: bool,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
@@ -68,30 +68,30 @@ pub(crate) struct FramesRecvReport {
 pub(crate) struct FeedReport {
     group: String,
     interface: String,
-    /// Frames that this feed had whole before the other feed, or alone.
+    /// Frames that this feed had whole before the other feed had them, or that only this feed had.
     first: u64,
     /// Frames that this feed alone had in time.
     only: u64,
-    /// Frames that this feed had whole, too, but after the other feed.
+    /// Frames that this feed had whole after the other feed had them.
     second: u64,
     /// Frames that this feed had whole, but too late to be given out.
     late: u64,
-    /// Frames that this feed lost, and that the other feed had whole.
+    /// Frames that this feed lost but the other feed had whole.
     saved: u64,
-    /// Frames that this feed lost, and that the other feed did not have in time either.
+    /// Frames that this feed lost and the other feed did not have in time.
     lost: u64,
     /// Seconds from this feed's last whole frame to the last whole frame of the two feeds together;
     /// null when this feed had no whole frame.
     silent_s: Option<f64>,
-    /// At the end, this feed had brought no whole frame for more than a second and more than four
-    /// intervals, while the other feed had brought some.
+    /// True when, at the end, this feed had brought no whole frame for more than a second and more
+    /// than four frame intervals, although the other feed had brought some.
     is_dead: bool,
 }
 
 impl FeedReport {
-    /// Makes the report of a feed from its counts and those of the `other` feed. `silent` is the
-    /// time since its last whole frame; `None` if it never had one. Frames came for the time
-    /// `lasted`, one each `interval`.
+    /// Makes the report of one feed from its `counts` and those of the `other` feed. `silent` is
+    /// the time from this feed's last whole frame to the last whole frame of either feed; `None` if
+    /// this feed had none. Frames came for the time `lasted`, one each `interval`.
     pub(crate) fn new(
         (group, interface): (String, &str),
         [counts, other]: [FeedCounts; 2],
@@ -140,17 +140,17 @@ impl FeedReport {
     }
 }
 
-/// A feed that is silent for at most this time, or for at most four intervals, is not called dead.
-/// The value is a judgement, not a measurement.
+/// A feed that brings no whole frame for at most this time, or for at most four frame intervals, is
+/// not called dead. The value is a judgement, not a measurement.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What a count of lost frames proves.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameLossReport {
-    /// The share lost, from 0 to 1.
+    /// Share of frames lost, from 0 to 1.
     share: f64,
-    /// The one-sided 95 % upper bound of the share that the path loses, by the method of Clopper
-    /// and Pearson.
+    /// One-sided 95 % upper bound of the share of frames that the path loses, by the method of
+    /// Clopper and Pearson.
     share_max_95: f64,
     stability: StabilityReport,
     #[serde(skip)]
@@ -158,19 +158,21 @@ pub(crate) struct FrameLossReport {
     told: Stability,
 }
 
-/// Whether the path is very stable: over at least 10 minutes, the upper bound of the share lost is
-/// below 1 frame in 1000.
+/// Whether the path is very stable: in a run of at least 10 minutes, the upper bound of the share
+/// of frames lost is below 1 in 1000.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub(crate) enum StabilityReport {
     VeryStable,
-    /// The run is shorter than 10 minutes, and the frames lost so far do not prove too high a loss.
+    /// The run is shorter than 10 minutes, and the frames lost so far do not prove that the loss is
+    /// too high.
     TooShort {
         left_s: f64,
     },
     /// Few frames were lost, but the run had too few frames to show that the path is very stable.
     TooFewFrames {
-        /// How many frames the run must have in all, when no more get lost.
+        /// Total number of frames after which the path counts as very stable, if no further frame
+        /// is lost.
         needed: u64,
     },
     TooManyLost,
@@ -201,10 +203,10 @@ impl FrameLossReport {
 pub(crate) struct FilmReport {
     written: u64,
     bytes: u64,
-    /// Frames for which the output was too slow.
+    /// Frames that came while the output was too far behind, or after it had failed.
     skipped: u64,
-    /// Frames without a named format, of another length than their format says, or of another
-    /// format than the earlier frames.
+    /// Frames that name no format, whose length does not fit their format, or whose format differs
+    /// from that of the frames before them.
     unreadable: u64,
 }
 
@@ -222,15 +224,15 @@ impl From<FilmCounts> for FilmReport {
 /// Frames that were lost, by cause.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameLosses {
-    /// Packets did not arrive, and their repairs did not come in time.
+    /// Frames of which neither the packets nor their repairs came in time.
     pub(crate) network: u64,
-    /// The socket buffer of this receiver was full.
+    /// Frames lost because the socket buffer of this receiver was full.
     pub(crate) socket_buffer: u64,
-    /// No packet is known to be lost, but the frames were not ready in time.
+    /// Frames that were not ready in time, though none of their packets is known to be lost.
     pub(crate) late: u64,
-    /// The sender had no room for the frames.
+    /// Frames that the sender skipped because earlier frames had not left.
     pub(crate) overrun: u64,
-    /// The frames are longer than this receiver takes, or there was no memory for them.
+    /// Frames that are longer than this receiver takes, or for which it had no memory.
     pub(crate) refused: u64,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct FramesSendReport {
     pub(crate) group: String,
     pub(crate) interface: String,
     pub(crate) source: FrameSourcePlan,
-    /// How to read a frame, as receivers are told.
+    /// The frame format that receivers are told.
     pub(crate) format: String,
     pub(crate) frame_bytes: usize,
     /// The rate that was asked for, in frames a second.
@@ -29,12 +29,12 @@ pub(crate) struct FramesSendReport {
     pub(crate) overrun: u64,
     /// Frames not sent, because no receiver listened.
     pub(crate) unheard: u64,
-    /// From the first frame until the last packet had left.
+    /// Seconds from the first frame until the last packet had left.
     pub(crate) seconds: f64,
     pub(crate) frames_per_s: f64,
     /// Bits of frames each second, without headers.
     pub(crate) bits_per_s: f64,
-    /// How long after its timestamp a frame is of use.
+    /// Seconds for which a frame is of use, counted from the frame's timestamp.
     pub(crate) deadline_s: f64,
     /// Receivers that reported; with two feeds, the greater of the two numbers.
     pub(crate) receivers: u64,

@@ -10,7 +10,7 @@ use super::Document;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfacesReport {
     pub(crate) interfaces: Vec<InterfaceRow>,
-    /// The interfaces as a table, which the library makes.
+    /// The interfaces as a table of text, made by the library.
     #[serde(skip)]
     pub(crate) table: String,
 }

@@ -14,7 +14,7 @@ use super::{Document, quantity};
 /// `--every`: one interval of a measurement. Rates are those of this interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Interval {
-    /// What is measured: a group, sources of packets, a rate, a trial.
+    /// What is measured: a group, sources of packets, a rate or a trial.
     of: String,
     what: Counted,
     /// When the interval began: seconds after the start of the load, capture, run or trial.
@@ -22,7 +22,7 @@ pub(crate) struct Interval {
     to_s: f64,
     count: u64,
     count_per_s: f64,
-    /// Bytes of what was counted, without headers; with headers for captured packets.
+    /// Bytes of what was counted; headers are included only for captured packets.
     bytes: u64,
     bits_per_s: f64,
     /// What did not arrive: messages missing or damaged, frames lost or not sent, packets lost,
@@ -55,8 +55,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Returns the counts since `before`. `lost` is 0 when it has fallen, because a missing message
-    /// came late.
+    /// Returns the counts since `before`. If `lost` has fallen, because a missing message came
+    /// late, the returned `lost` is 0.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost);
         Self {

@@ -72,7 +72,7 @@ fn plain(document: String) -> String {
     escaped
 }
 
-/// A document behind the name and version of its schema.
+/// A document, preceded by the name and version of its schema.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Envelope<'a, T> {
     schema: &'a str,
@@ -93,7 +93,7 @@ pub(crate) struct MessageLine<'a> {
     pub(crate) sender_name: Option<&'a str>,
     /// The address that the sender sends from.
     pub(crate) address: Option<IpAddr>,
-    /// The message's place in the sender's session.
+    /// Position of the message's (first) packet in the sender's session.
     pub(crate) position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,

@@ -31,7 +31,7 @@ pub(crate) struct LeftoverRow {
     changed_unix_s: u64,
     #[serde(skip)]
     age: Duration,
-    /// True when `--clean` removed the transfer; `--clean` keeps those under way.
+    /// True when `--clean` removed the transfer; transfers that are still under way are kept.
     pub(crate) is_removed: bool,
 }
 

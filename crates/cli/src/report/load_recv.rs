@@ -55,10 +55,10 @@ pub(crate) struct DelayReport {
     pub(crate) messages_late: u64,
     /// How many messages came before they were due, which means that the clocks disagree.
     pub(crate) negative: u64,
-    /// How far the clocks of a sender and of this host may be apart, as their daemons state it: the
-    /// greatest error of a sender's clock plus the error of this host's. Null when no stamped
-    /// message came, or when no daemon keeps one of these clocks right. If both ends are on one
-    /// host, they read the same clock, and the delays have no such error.
+    /// How far the clocks of a sender and of this host may be apart: the greatest error of a
+    /// sender's clock plus the error of this host's clock, as the clock daemons (such as chrony)
+    /// state them. Null when no stamped message came, or when one of these clocks has no daemon. A
+    /// sender on this host reads the same clock, so its delays have no such error.
     pub(crate) clock_error_ns_max: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl LoadRecvReport {
         self.missing + self.lost_packets > 0
     }
 
-    /// Adds what the checks have found.
+    /// Adds the counts in `tally`, and computes the rates again.
     pub(crate) fn count(&mut self, tally: &LoadTally) {
         self.messages += tally.received;
         self.bytes += tally.bytes;

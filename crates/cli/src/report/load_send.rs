@@ -32,9 +32,9 @@ pub(crate) struct LoadSendReport {
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
-    /// Receivers that were dropped, or left without having everything.
+    /// Receivers that were dropped, or that left before they had everything.
     pub(crate) given_up: u64,
-    /// With an automatic rate: the receiver that limited the rate last.
+    /// With an automatic rate: the most recent receiver that limited the rate.
     pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) usage: UsageReport,
     /// Packets that the session dropped, by reason; reasons that did not occur are left out.

@@ -13,7 +13,7 @@ use super::{Document, text::wrap};
 pub(crate) struct MtuReport {
     target: String,
     path_mtu_bytes: u32,
-    /// The path MTU of the way back; null unless a reflector's answers came whole.
+    /// The largest packet whose answer of the same size came back whole; null without a reflector.
     path_mtu_back_bytes: Option<u32>,
     interface_mtu_bytes: u32,
     udp_payload_bytes_max: u32,

@@ -37,8 +37,8 @@ impl Progress {
         self.is_shown
     }
 
-    /// Adds a bar towards a known number of bytes. Its length depends only on the terminal's width.
-    /// The text to the right of a bar is cut where the terminal ends.
+    /// Adds a bar towards a known number of bytes. The bar's length depends only on the terminal's
+    /// width. Text to the right of the bar is cut at the end of the line.
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         let rest = columns().saturating_sub(BYTES_COLUMNS);
         let length = (rest / 3).clamp(BAR_MIN, BAR_MAX);
@@ -49,7 +49,8 @@ impl Progress {
         )
     }
 
-    /// Adds a count of messages, towards a total where there is one.
+    /// Adds a display of how many messages there are so far; with `total`, a bar towards that
+    /// total.
     pub(crate) fn messages(&self, name: &str, total: Option<u64>) -> ProgressBar {
         let template = if total.is_some() {
             MESSAGES
@@ -59,7 +60,7 @@ impl Progress {
         self.bar(name, total, template)
     }
 
-    /// Adds lines that are written over by [`ProgressBar::set_message`].
+    /// Adds lines that [`ProgressBar::set_message`] overwrites.
     pub(crate) fn lines(&self) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg}").expect("the template is a constant");
         // The lines are drawn only when they change: no thread redraws them in between.

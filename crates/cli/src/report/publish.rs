@@ -105,7 +105,8 @@ impl Document for PublishReport {
     }
 }
 
-/// Returns text to append to a sentence, such as ` (a, b lack something)`. It names the receivers.
+/// Returns a note on the receivers that lack something, to append to a sentence:
+/// ` (a, b lack something)`. The note is empty if `names` is empty.
 pub(crate) fn lacking(names: &[String]) -> String {
     if names.is_empty() {
         return String::new();

@@ -80,8 +80,8 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Writes all digits before the point. After the point come two digits below 10, one below 100, and
-/// none from 100 on or in a whole number.
+/// Writes all digits before the point. After the point, a number below 10 gets two digits, a number
+/// below 100 gets one, and a larger or whole number gets none.
 fn digits(value: f64) -> String {
     if value >= 100.0 || value.fract() == 0.0 {
         format!("{value:.0}")

@@ -30,7 +30,8 @@ impl Document for ReachDocument {
     }
 }
 
-/// Says that nothing is wrong: the group arrives here, and also at the other hosts that report it.
+/// Says that nothing is wrong: the group's packets arrive here. Names the other hosts that receive
+/// this host's packets, as far as they have said so.
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
     let hearing: Vec<String> = words

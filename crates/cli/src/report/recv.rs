@@ -18,15 +18,15 @@ use super::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvReport {
     pub(crate) group: String,
-    /// Everything is verified, synced and in place. The sender knows, unless it gave this receiver
-    /// up before.
+    /// Everything is verified, synced and in place. The sender has been told, unless it had given
+    /// this receiver up before.
     pub(crate) is_complete: bool,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
     pub(crate) manifest: Option<String>,
-    /// The receive directory, or the path in it if the transfer brings only one; `-` when the file
-    /// goes to a stream.
+    /// The receive directory; for a transfer of only one path, that path in the directory; `-` when
+    /// the file goes to a stream.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,
@@ -40,7 +40,8 @@ pub(crate) struct RecvReport {
     /// while they were sent. A file that this receiver has under such a name is from before this
     /// transfer.
     pub(crate) absent: Vec<String>,
-    /// The sender has also left out what it could not even list; the sender's report says more.
+    /// True when the sender also left out files that `absent` does not name, because the sender
+    /// could not list them; the sender's report says more.
     pub(crate) is_incomplete: bool,
     /// With `--delete`: paths that the sender does not have, and that were deleted with all that
     /// was in them.
@@ -56,7 +57,8 @@ pub(crate) struct RecvReport {
     /// Why the receiver took nothing from the last sender that it passed over.
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
-    /// Counters of the session; absent with `--serve`, where the report at the end has them.
+    /// Counters of the session; absent with `--serve`, where only the service's final report has
+    /// counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counters: Option<Counters>,
     /// Packets that the session dropped, by reason; reasons that did not occur are left out.

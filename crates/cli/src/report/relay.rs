@@ -13,8 +13,8 @@ pub(crate) struct RelayReport {
     pub(crate) seconds: f64,
     /// Sessions that were found, on any of the networks.
     pub(crate) sessions: u64,
-    /// Connections of receivers that were joined to their senders; a receiver that connects again
-    /// counts again.
+    /// How many receivers' connections the relay has joined to their senders; a receiver that
+    /// connects again counts again.
     pub(crate) receivers: u64,
     /// Data packets forwarded; a packet counts once for each network that it went to.
     pub(crate) data_packets: u64,
@@ -39,7 +39,7 @@ pub(crate) struct RelayReport {
 /// A network that the relay had joined.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RelayNetwork {
-    /// The group or host, as it was written.
+    /// The group or host, as the user wrote it.
     place: String,
     interface: String,
     /// The relay's address on this network, which receivers take for the sender's.

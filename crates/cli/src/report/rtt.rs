@@ -92,7 +92,7 @@ pub(crate) struct RttRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     repairs: Option<RepairsReport>,
     /// Why this rate is at or beyond the knee of its sweep. The knee is the first rate that the
-    /// path does not carry as well as lower rates.
+    /// path carries worse than lower rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     beyond_knee: Option<&'static str>,
     pauses: usize,
@@ -106,7 +106,7 @@ pub(crate) struct RttRow {
     ratio_to_first: Option<[f64; 2]>,
 }
 
-/// Where the stamped messages' time went.
+/// Where the messages with time stamps spent their time.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct HopsReport {
     messages: usize,
@@ -402,8 +402,8 @@ fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }
 
-/// Says that several reflectors of a group answered the same messages. `None` for a host, and when
-/// answers that came late or twice are at most half as many as answered messages.
+/// Says that several reflectors of a group answered the same messages. `None` when `target` is no
+/// group, or when late or repeated answers are at most half as many as answered messages.
 fn second_answers(target: &str, counts: &Counts) -> Option<String> {
     let is_group = target
         .parse()

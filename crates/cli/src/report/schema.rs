@@ -137,8 +137,8 @@ fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
     schema
 }
 
-/// Replaces a root that only refers to a definition by this definition. A struct with one unnamed
-/// field has such a root.
+/// Puts a definition in the place of a schema's root that only refers to it. The schema of a struct
+/// with a single unnamed field has such a root.
 fn inline(schema: &mut Schema) {
     let Some(Value::String(reference)) = schema.remove("$ref") else {
         return;

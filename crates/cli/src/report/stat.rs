@@ -11,7 +11,7 @@ use super::Document;
 pub(crate) struct StatReport {
     #[serde(flatten)]
     pub(crate) process: ProcessFields,
-    /// The report has one counter only, so the text form prints only its value.
+    /// True when the report has only one counter: the text form then prints only its value.
     #[serde(skip)]
     pub(crate) is_one_counter: bool,
 }

@@ -1,5 +1,4 @@
-//! The reports of `stats`: what the packets are, as document, as text, and as a picture of their
-//! rate.
+//! The reports of `stats` about packets: a JSON document, a text, and a picture of the packet rate.
 
 use std::fmt::Write as _;
 
@@ -45,8 +44,8 @@ pub(crate) struct StatsReport {
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
     pub(crate) damaged_records: u64,
-    /// The sources' packets minus those accounted for. 0 means that the account closes: no packet
-    /// is missing from it.
+    /// The packets that the sources counted, minus those that passed the filter, were filtered out,
+    /// left unread or lost in the ring. 0 means that the account closes: no packet is missing.
     pub(crate) residual: Option<i128>,
     /// Packets that passed the filter minus those that were counted: 0 when the account closes.
     pub(crate) sink_residual: i128,
@@ -280,7 +279,7 @@ impl Document for StatsSweepReport {
     }
 }
 
-/// Says what a capture lost and cost at one size.
+/// Returns the line that says what a capture lost and cost at one packet size.
 pub(crate) fn sweep_line(row: &SweepRow) -> String {
     let cost = match row.cpu_ns {
         None => String::new(),
@@ -300,8 +299,8 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     )
 }
 
-/// Lists the counts so far: a line for each filter, and for each of the protocols and pairs with
-/// most bytes.
+/// Lists the counts so far: a line for each filter, for each of the [`MOST_ROWS`] protocols with
+/// most bytes, and for each of the [`MOST_ROWS`] pairs of addresses with most bytes.
 pub(crate) fn most_of(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, count: &Count| {
@@ -350,7 +349,7 @@ fn means(values: &[f64], columns: usize) -> Vec<f64> {
     (0..columns).map(mean).collect()
 }
 
-/// Draws the rate over time.
+/// Draws the rate of packets and bytes over time.
 pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     let steps = summary.rate.iter().map(|count| FlowStep {
         packets: count.packets,
@@ -367,7 +366,8 @@ pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     flow("Packets over time", &lines, summary.step, &steps)
 }
 
-/// The most protocols, and the most pairs, that are shown while packets are counted.
+/// While packets are counted, at most this many protocols and this many pairs of addresses are
+/// shown.
 const MOST_ROWS: usize = 5;
 const SPARK_COLUMNS: usize = 64;
 const BARS: [char; 9] = [

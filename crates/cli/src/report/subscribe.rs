@@ -15,7 +15,7 @@ pub(crate) struct SenderEnds {
     pub(crate) ended: u64,
     pub(crate) expired: u64,
     pub(crate) reset: u64,
-    /// The number of senders that gave this receiver up.
+    /// The number of senders that gave up on this receiver.
     pub(crate) dropped: u64,
 }
 

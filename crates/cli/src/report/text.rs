@@ -51,7 +51,7 @@ pub(super) fn clauses<T: AsRef<str>>(text: &mut String, start: &str, clauses: &[
             "" => clause.to_owned(),
             line => format!("{line}; {clause}"),
         };
-        // The 2 columns are for a blank before the line, and a semicolon that may follow it.
+        // The 2 columns are for a blank before `line`, and for a semicolon after `longer`.
         if !line.is_empty() && width(line_start) + width(&longer) + 2 > COLUMNS {
             wrap(text, line_start, &(line + ";"));
             (line_start, line) = (&indent, clause.to_owned());
@@ -68,11 +68,11 @@ fn width(text: &str) -> usize {
 }
 
 const COLUMNS: usize = 80;
-/// The deepest indent of a line that continues another one.
+/// The deepest indent, in columns, of a line that continues another one.
 const INDENT_MAX: usize = 20;
 
-/// Returns the rate, such as `, 12.3 k/s, 45 Mbit/s`; empty for fewer than two messages, or for a
-/// time too short to measure.
+/// Returns the rates of messages and bits, such as `, 12.3 k/s, 45 Mbit/s`; empty for fewer than
+/// two messages, or for a time too short to measure.
 pub(super) fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages < 2 || !quantity::is_measurable(seconds) {
         return String::new();
@@ -105,7 +105,7 @@ fn rates_of((count, what): (u64, &str), (bytes, of): (u64, &str), seconds: f64) 
     )
 }
 
-/// Returns the words with which a closing remark begins when a signal ended the command.
+/// Returns the first words of the closing remark of a command that a signal ended.
 pub(super) const fn interrupted(is_interrupted: bool) -> &'static str {
     if is_interrupted { "interrupted: " } else { "" }
 }

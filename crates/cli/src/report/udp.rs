@@ -30,8 +30,8 @@ impl Document for UdpServeReport {
 pub(crate) struct UdpReport(pub(crate) SweepReport);
 
 impl UdpReport {
-    /// Reads what [`Output::finish_after`](super::Output::finish_after) has written as JSON: the
-    /// last document; documents of intervals may come before it.
+    /// Reads a report from the JSON that [`Output::finish_after`](super::Output::finish_after)
+    /// wrote: the report is the last document, and documents of intervals may come before it.
     pub(crate) fn parse(documents: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -143,8 +143,8 @@ fn line(text: &mut String, row: &Row) {
     }
 }
 
-/// Writes what the reader should know about the rows: each text once, with the sizes of the rows
-/// that it is about.
+/// Writes the remarks of the rows: each remark once, with the datagram sizes of the rows that have
+/// it.
 fn notes(text: &mut String, rows: &[Row]) {
     let mut told: Vec<(&str, Vec<usize>)> = Vec::new();
     for row in rows {

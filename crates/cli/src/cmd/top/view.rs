@@ -38,7 +38,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Sessions,
-    /// The counters of the chosen session; the first on the screen has the index `first`.
+    /// The counters of the chosen session; the first counter on the screen has the index `first`.
     Counters {
         first: usize,
     },
@@ -77,7 +77,7 @@ impl View {
     /// Moves the cursor, or scrolls the counters.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
-            // Drawing lowers `first` when it is beyond the last counters.
+            // If `first` becomes too large, drawing lowers it.
             Page::Counters { first } => *first = first.saturating_add_signed(steps),
             Page::Sessions => {
                 let all: Vec<_> = self
@@ -234,7 +234,8 @@ impl View {
         };
         let is_sender = session.value_of("source.odata_packets").is_some();
         let (bytes, loss) = if is_sender {
-            // A packet was sent again because some receiver missed it.
+            // A sender sends a packet again when a receiver missed it. So the share sent again
+            // shows loss.
             let again = share(
                 rate_of("source.rdata_packets"),
                 rate_of("source.odata_packets"),
@@ -312,9 +313,9 @@ fn percent(percent: f64) -> String {
 /// The figures of a session's row, as text.
 struct Figures {
     rate: String,
-    /// Share of the packets since the last reading that were missed, or that a sender sent again.
+    /// Share of packets since the last reading that a receiver missed, or that a sender sent again.
     loss: String,
-    /// Number of packets that were never repaired.
+    /// Number of packets that a receiver missed and that were never repaired.
     lost: String,
     receivers: String,
     /// Number of packets that the slowest receiver does not have yet.
