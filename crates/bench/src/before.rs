@@ -101,5 +101,5 @@ fn rates(sample: &Sample) -> Result<Figures, String> {
 const HEADINGS: &str = "\
 now beside before; more is better: messages/s or MB/s and MB per CPU second; round trips/s at p50 \
 and p99.9; packets per CPU second
-what                                 peer              first         second  ratio (of the pairs)
+what                                 peer              first         second  now / peer (extremes)
 ";

@@ -33,7 +33,7 @@ base::counters! {
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
         redirected: Events, "sessions of a restarted sender in which the manifest went on";
-        given_up: Events, "senders that gave up on it, or left while it put files in place";
+        given_up: Events, "senders that gave up on this receiver, or left as it put files in place";
         not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";

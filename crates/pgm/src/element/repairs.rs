@@ -8,11 +8,11 @@
 //! ```text
 //!   none         a NAK comes: pass it on; to Pending
 //!                an NCF comes first: to Outstanding
-//!                the element has the packet: repair it; to Answered
 //!   Pending      each RPT_RTE: pass the NAK on again; RPT_IVL is over: to none
-//!                an NCF comes: to Outstanding
+//!                an NCF comes: to Outstanding; the repair comes: to none
 //!   Outstanding  a NAK comes within ELIM_IVL: nothing; later: pass it on; to Pending
 //!                the repair comes, or RDATA_IVL is over: to none
+//!   any          a NAK comes, and the element has the packet: repair it; to Answered
 //!   Answered     ELIM_IVL is over: to none; until then each way gets the repair once
 //! ```
 //!

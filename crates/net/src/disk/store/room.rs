@@ -105,10 +105,12 @@ impl Room {
         needs: Needs,
         left: impl Fn() -> u64,
     ) -> io::Result<()> {
-        if let Ok(space) = directory.space()
-            && let Some(lack) = self.limits.keep_free.lack(&space, needs, &left)
-        {
-            return Err(self.too_little(&lack));
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        if let Ok(mut space) = directory.space() {
+            space.available_bytes = space.available_bytes.saturating_sub(ahead);
+            if let Some(lack) = self.limits.keep_free.lack(&space, needs, &left) {
+                return Err(self.too_little(&lack));
+            }
         }
         let Some(quota) = self.limits.quota_bytes else {
             return Ok(());
@@ -154,11 +156,14 @@ impl Room {
         // The lock is held until the room is counted as taken: otherwise two transfers could pass
         // the checks and both take the last room.
         let mut known = self.lock();
+        // Read before the space: what another transfer writes in between then counts twice, and is
+        // never overlooked.
+        let ahead = self.ahead.load(Ordering::Relaxed);
         if let Ok(space) = directory.space() {
             let (kept, _) = self.limits.keep_free.of(&space);
-            let wanted = self.ahead.load(Ordering::Relaxed).saturating_add(bytes);
+            let wanted = ahead.saturating_add(bytes);
             if space.available_bytes < kept.saturating_add(wanted) {
-                let text = "the disk has no more room than what must stay free";
+                let text = "the disk has no more room than must stay free and others have taken";
                 let text = text.to_owned() + &self.limits.shown();
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }

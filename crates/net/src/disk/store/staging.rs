@@ -457,6 +457,7 @@ impl Staging {
             disk.allocate(to, place.size_bytes)?;
             io::copy(&mut from, &mut to)?;
         }
+        self.share.settle();
         self.works.open[0].taken_to = place.size_bytes;
         if !self.is_in_place(&entry)? {
             return Err(changed());
