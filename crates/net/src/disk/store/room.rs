@@ -105,12 +105,10 @@ impl Room {
         needs: Needs,
         left: impl Fn() -> u64,
     ) -> io::Result<()> {
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        if let Ok(mut space) = directory.space() {
-            space.available_bytes = space.available_bytes.saturating_sub(ahead);
-            if let Some(lack) = self.limits.keep_free.lack(&space, needs, &left) {
-                return Err(self.too_little(&lack));
-            }
+        if let Ok(space) = self.space(directory)
+            && let Some(lack) = self.limits.keep_free.lack(&space, needs, &left)
+        {
+            return Err(self.too_little(&lack));
         }
         let Some(quota) = self.limits.quota_bytes else {
             return Ok(());
@@ -156,14 +154,10 @@ impl Room {
         // The lock is held until the room is counted as taken: otherwise two transfers could pass
         // the checks and both take the last room.
         let mut known = self.lock();
-        // Read before the space: what another transfer writes in between then counts twice, and is
-        // never overlooked.
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        if let Ok(space) = directory.space() {
+        if let Ok(space) = self.space(directory) {
             let (kept, _) = self.limits.keep_free.of(&space);
-            let wanted = ahead.saturating_add(bytes);
-            if space.available_bytes < kept.saturating_add(wanted) {
-                let text = "the disk has no more room than must stay free and others have taken";
+            if space.available_bytes < kept.saturating_add(bytes) {
+                let text = "all the room that may be used on the disk is taken";
                 let text = text.to_owned() + &self.limits.shown();
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
@@ -183,6 +177,16 @@ impl Room {
         }
         self.ahead.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns the filesystem's space, less the bytes that are bought and in no file yet.
+    fn space(&self, directory: &Directory) -> io::Result<Space> {
+        // Read before the space: bytes that another transfer writes in between then count twice,
+        // and are never overlooked.
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let mut space = directory.space()?;
+        space.available_bytes = space.available_bytes.saturating_sub(ahead);
+        Ok(space)
     }
 
     /// Returns how many bytes the directory holds, plus the bytes that are bought and in no file
