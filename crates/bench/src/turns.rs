@@ -48,10 +48,7 @@ impl Turns {
             // Each pair begins with another peer, so that none gains from its place in the pair.
             for turn in 0..peers.len() {
                 let which = (pair + turn) % peers.len();
-                let ((name, run), (_, all)) = (&peers[which], &mut rows[which]);
-                let one = undisturbed(what, name, run)?;
-                eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
-                all.push(one);
+                rows[which].1.push(run_shown(pair, what, &peers[which])?);
             }
         }
         Ok(Self { rows })
@@ -72,9 +69,7 @@ impl Turns {
             let mut sums = [[0.0; 2]; 2];
             for turn in [0, 1, 1, 0] {
                 let which = (pair + 1 + turn) % 2;
-                let (name, run) = &peers[which];
-                let one = undisturbed(what, name, run)?;
-                eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
+                let one = run_shown(pair, what, &peers[which])?;
                 sums[which] = [0, 1].map(|figure| sums[which][figure] + one[figure]);
             }
             for ((_, all), sum) in rows.iter_mut().zip(sums) {
@@ -109,6 +104,13 @@ impl Turns {
             }
         })
     }
+}
+
+/// Makes one run of a peer as [`undisturbed`] does, and prints its figures under `what`.
+fn run_shown(pair: usize, what: &str, (name, run): &(&str, Run<'_>)) -> Result<Figures, String> {
+    let one = undisturbed(what, name, run)?;
+    eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
+    Ok(one)
 }
 
 /// Makes one run on an undisturbed machine: if the hypervisor took more than 1 % of the time, the
