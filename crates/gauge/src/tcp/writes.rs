@@ -116,7 +116,7 @@ impl Writes {
             return Ok(());
         };
         let text = format!(
-            "a call has 1 to {BYTES_MAX} bytes in all, which {} writes of {size} bytes do not make",
+            "a call has 1 to {BYTES_MAX} bytes in all, and {} writes of {size} bytes lie outside",
             self.writes
         );
         Err(Error::Measurement(text))
