@@ -13,7 +13,7 @@ use base::{Instant, LinkId};
 use protection::Key;
 use wire::object::{
     Challenge, Decoder, ErrorCode, HELLO_LEN_MAX, Hello, Invite, Message, Refusal, StreamError,
-    VERSION,
+    TAG_LEN, VERSION, protect_frame,
 };
 
 use crate::{
@@ -245,10 +245,8 @@ impl Listener {
                     self.close(link);
                     return Word::Forged;
                 };
-                // The peer has another key and cannot read this answer. That tells the peer that
-                // its key is wrong.
                 let reason = Refusal::WrongKey;
-                self.refuse(link, reason);
+                self.refuse_without_key(link, reason);
                 return Word::Refused { peer, reason };
             }
             Err(error) => return Word::Violation(error.to_string()),
@@ -348,6 +346,19 @@ impl Listener {
         let text = text.as_str();
         self.links
             .close_with(link, &Message::Refused { reason, text });
+    }
+
+    /// Refuses a peer that has not shown the key, with a tag that no key makes: who can dial must
+    /// get nothing by which a guessed key could be tested. The peer cannot open the frame, and so
+    /// knows that its key is another.
+    fn refuse_without_key(&mut self, link: LinkId, reason: Refusal) {
+        self.end_greeting(link);
+        let (text, mut frame) = (reason.to_string(), Vec::new());
+        let text = text.as_str();
+        Message::Refused { reason, text }.emit(&mut frame);
+        protect_frame(&mut frame, 0, |_, _| [0; TAG_LEN]);
+        self.links.queue_bytes(link, &frame);
+        self.links.close(link);
     }
 
     /// Tells a peer how it broke the protocol, and closes the connection.

@@ -124,6 +124,20 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
     assert!(matches!(challenge, Some(Message::Challenge(_))));
     wire::object::protect_frame(&mut bytes, 0, |_, _| [3; 16]);
     world.fabric.send(7, link, bytes, false);
+    world.run_until(Duration::from_millis(20), |_| false);
+    // What it gets depends on no key, so no guess can be held against it.
+    let answer: Vec<u8> = world
+        .fabric
+        .take(7)
+        .into_iter()
+        .flat_map(|(_, data)| data)
+        .collect();
+    let (mut expected, reason) = (Vec::new(), Refusal::WrongKey);
+    let text = reason.to_string();
+    let text = text.as_str();
+    Message::Refused { reason, text }.emit(&mut expected);
+    wire::object::protect_frame(&mut expected, 0, |_, _| [0; 16]);
+    assert_eq!(answer, expected);
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     assert_eq!(refusals(&world), [Refusal::WrongKey]);
