@@ -157,6 +157,10 @@ pub(crate) fn key_of(place: &Place) -> String {
 /// Sends a file to three receivers; all have it in the end. Gives the sender's report.
 fn transfer(lab: &Lab, place: &Place, (from, to): &(String, String), is_attacked: bool) -> Value {
     let key = key_of(place);
+    // Each run begins with empty directories: to free the files of the run before takes time.
+    for number in 1..=RECEIVERS {
+        drop(fs::remove_dir_all(place.file(&format!("in{number}"))));
+    }
     let words = format!(
         "send {} -g {to} --json --receivers {RECEIVERS} --join-timeout 60s {key}",
         place.file("content")
@@ -166,8 +170,7 @@ fn transfer(lab: &Lab, place: &Place, (from, to): &(String, String), is_attacked
         let ends: Vec<End> = (1..=RECEIVERS)
             .map(|number| {
                 let directory = place.file(&format!("in{number}"));
-                let words =
-                    format!("recv {directory} -g {from} --overwrite --json --name r{number} {key}");
+                let words = format!("recv {directory} -g {from} --json --name r{number} {key}");
                 End::start(towline(lab.host(number), &words))
             })
             .collect();
@@ -194,12 +197,14 @@ fn transfer(lab: &Lab, place: &Place, (from, to): &(String, String), is_attacked
     sent
 }
 
-/// The attacker was really there: with a quarter of what it should do, where the machine is busy.
+/// The attacker was really there: with nine tenths of what it should do, or, where the machine has
+/// other work, a quarter.
 fn assert_siege(done: &Done, time: Duration) {
     let packets = done.packets.load(Ordering::Relaxed);
     let connections = done.connections.load(Ordering::Relaxed);
     println!("attacker: {packets} packets, {connections} connections in {time:?}");
-    let least = |per_s: u64| per_s * time.as_millis() as u64 / 4_000;
+    let percent = if is_long() { 90 } else { 25 };
+    let least = |per_s: u64| per_s * percent * time.as_millis() as u64 / 100_000;
     assert!(packets > least(PACKETS_PER_S), "{packets} in {time:?}");
     assert!(
         connections > least(CONNECTIONS_PER_S),
