@@ -104,16 +104,26 @@ fn beside_a_server<T: Send>(
     })
 }
 
-/// The addresses of the server, and a group that nobody may use with two that no operator may
-/// allow, for each IP version that the lab has.
-fn families(lab: &Lab) -> Vec<(IpAddr, [&'static str; 3])> {
+/// The addresses of the server and four groups, for each IP version that the lab has: two that an
+/// operator may allow, of any source and of one, and two that no operator may.
+fn families(lab: &Lab) -> Vec<(IpAddr, [&'static str; 4])> {
     let server = lab.host(SERVER);
     let mut families = vec![(
         IpAddr::from(server.ipv4()),
-        ["239.1.2.3:9", "224.0.0.1:9", "224.0.0.251:5353"],
+        [
+            "239.1.2.3:9",
+            "232.1.2.3:9",
+            "224.0.0.1:9",
+            "224.0.0.251:5353",
+        ],
     )];
     if server.has_ipv6() {
-        let groups = ["[ff15::1:2:3]:9", "[ff02::1]:9", "[ff02::fb]:5353"];
+        let groups = [
+            "[ff15::1:2:3]:9",
+            "[ff35::1:2:3]:9",
+            "[ff02::1]:9",
+            "[ff02::fb]:5353",
+        ];
         families.push((server.ipv6().into(), groups));
     }
     families
@@ -160,7 +170,9 @@ fn a_server_floods_no_address_that_did_not_ask() {
 fn a_group_that_is_allowed_gets_no_more_than_the_operator_allows() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
-        for (listen, [group, ..]) in families(&lab) {
+        let groups = families(&lab).into_iter();
+        let groups = groups.flat_map(|(listen, [any, one, ..])| [(listen, any), (listen, one)]);
+        for (listen, group) in groups {
             let allowed = |listen| ServeSpec {
                 groups: vec![group.parse().unwrap()],
                 bits_per_s_max: Some(8_000_000),
@@ -191,7 +203,9 @@ fn a_group_that_is_allowed_gets_no_more_than_the_operator_allows() {
 fn a_trial_ends_with_the_connection_of_its_client() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
-        for (listen, [group, ..]) in families(&lab) {
+        let groups = families(&lab).into_iter();
+        let groups = groups.flat_map(|(listen, [any, one, ..])| [(listen, any), (listen, one)]);
+        for (listen, group) in groups {
             let allowed = |listen| ServeSpec {
                 groups: vec![group.parse().unwrap()],
                 ..ServeSpec::new(listen)

@@ -252,6 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_another_user_owns_is_refused() {
+        const NOBODY: u32 = 65_534;
+        let path = std::env::temp_dir().join(format!("towline-owner-{}", std::process::id()));
+        fs::write(&path, GOOD).expect("room");
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&path, mode).expect("it is ours");
+        // Only root may give a file away.
+        let given = std::os::unix::fs::chown(&path, Some(NOBODY), None);
+        let error = read_key(&path).map(|_| ()).map_err(|it| it.to_string());
+        fs::remove_file(&path).expect("it lies in a directory of ours");
+        if given.is_ok() {
+            let error = error.expect_err("its owner can read and change it");
+            assert!(error.contains("user 65534 owns it"), "{error}");
+        } else {
+            assert_eq!(error, Ok(()), "it is still ours");
+        }
+    }
+
+    #[test]
     fn a_key_is_a_secret_that_nobody_else_reads() {
         let path = std::env::temp_dir().join(format!("towline-key-{}", std::process::id()));
         let write = |content: &[u8], mode: u32| {

@@ -383,7 +383,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
+    use std::{io::Write as _, ops::ControlFlow};
 
     use super::*;
 
@@ -424,14 +424,20 @@ mod tests {
         for _ in 0..pcapng::INTERFACES_MAX + more {
             file.extend(interface(b"e0"));
         }
-        let mut source = read(file);
-        assert_eq!(source.interfaces().len(), pcapng::INTERFACES_MAX);
-        assert_eq!(source.losses().unwrap().damaged, more as u64);
-        let remarks = source.take_remarks();
-        assert_eq!(remarks.len() as u64, REMARKS_MAX + 1);
-        let last = remarks.last().unwrap();
-        assert!(last.contains("984 more places are damaged"), "{last}");
-        assert!(source.take_remarks().is_empty());
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packed.write_all(&file).unwrap();
+        let packed = packed.finish().unwrap();
+        assert!(packed.len() < file.len() / 100, "{}", packed.len());
+        for file in [file, packed] {
+            let mut source = read(file);
+            assert_eq!(source.interfaces().len(), pcapng::INTERFACES_MAX);
+            assert_eq!(source.losses().unwrap().damaged, more as u64);
+            let remarks = source.take_remarks();
+            assert_eq!(remarks.len() as u64, REMARKS_MAX + 1);
+            let last = remarks.last().unwrap();
+            assert!(last.contains("984 more places are damaged"), "{last}");
+            assert!(source.take_remarks().is_empty());
+        }
     }
 
     #[test]

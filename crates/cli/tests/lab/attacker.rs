@@ -332,8 +332,14 @@ impl<'a> Attacker<'a> {
         self.send_to_all();
     }
 
-    /// The announcement of a session that is not there, to the group. Returns its bytes on a link.
-    pub(crate) fn forged_session(&mut self, number: u16, profile: Profile) -> u64 {
+    /// The announcement of a session that is not there, to the group: its sender takes connections
+    /// at `control`, or nobody does. Returns its bytes on a link.
+    pub(crate) fn forged_session(
+        &mut self,
+        number: u16,
+        profile: Profile,
+        control: Option<SocketAddr>,
+    ) -> u64 {
         let tsi = Tsi {
             port: number,
             ..self.session.tsi
@@ -341,10 +347,13 @@ impl<'a> Attacker<'a> {
         let mark = Mark {
             profile,
             session_id: number.into(),
-            control_port: 9,
+            control_port: control.map_or(9, |it| it.port()),
             ..self.session.mark
         };
-        let spm = Body::Spm(self.session.spm);
+        let spm = Body::Spm(Spm {
+            path_nla: control.map_or(self.session.spm.path_nla, |it| it.ip()),
+            ..self.session.spm
+        });
         self.emit(tsi, &spm, &[PgmOption::Mark(mark)], &[]);
         self.socket
             .send_to(&self.packet, self.session.group)

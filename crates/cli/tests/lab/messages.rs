@@ -141,27 +141,57 @@ fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
 fn a_pub_that_knows_of_a_loss_exits_with_1_and_says_that_nothing_is_confirmed() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
-        let victim = End::start(towline(lab.host(1), &format!("sub -g {GROUP} --once")));
-        // Four seconds of messages, and a fifth of a second of history.
-        let tool = env!("CARGO_BIN_EXE_towline");
-        let mut command = lab.host(0).command("sh");
-        let script = format!(
-            "yes $(printf %0999d 7) | head -n 40000 | {tool} pub -g {GROUP} --json --receivers 1 \
-             --policy lose --rate 10MB/s --tx-window-bytes 2MiB --timeout 20s"
-        );
-        command.args(["-c", &script]);
-        let sender = End::start(command);
-        victim.await_counter("receiver.odata_packets", 100);
-        victim.signal("-STOP");
-        thread::sleep(Duration::from_secs(2));
-        victim.signal("-CONT");
-        let (status, text) = sender.finish(LIMIT);
-        let sent: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(sent["messages"], 40_000, "{sent:#}");
-        assert_eq!(status.code(), Some(1), "{sent:#}");
-        assert_eq!(sent["is_confirmed"], false, "{sent:#}");
-        let (_, heard) = victim.finish(LIMIT);
-        assert!(heard.lines().count() < 40_000);
+        at_each_kind(&lab, |_, from, to| {
+            let victim = End::start(towline(lab.host(1), &format!("sub -g {from} --once")));
+            // Four seconds of messages, and a fifth of a second of history.
+            let tool = env!("CARGO_BIN_EXE_towline");
+            let mut command = lab.host(0).command("sh");
+            let script = format!(
+                "yes $(printf %0999d 7) | head -n 40000 | {tool} pub -g {to} --json --receivers 1 \
+                 --policy lose --rate 10MB/s --tx-window-bytes 2MiB --timeout 20s"
+            );
+            command.args(["-c", &script]);
+            let sender = End::start(command);
+            victim.await_counter("receiver.odata_packets", 100);
+            victim.signal("-STOP");
+            thread::sleep(Duration::from_secs(2));
+            victim.signal("-CONT");
+            let (status, text) = sender.finish(LIMIT);
+            let sent: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(sent["messages"], 40_000, "{to}: {sent:#}");
+            assert_eq!(status.code(), Some(1), "{to}: {sent:#}");
+            assert_eq!(sent["is_confirmed"], false, "{to}: {sent:#}");
+            let (_, heard) = victim.finish(LIMIT);
+            assert!(heard.lines().count() < 40_000, "{to}");
+        });
+    });
+}
+
+#[test]
+fn sub_takes_messages_only_from_senders_that_are_named() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        at_each_kind(&lab, |_, from, to| {
+            let own = lab.host(0);
+            let own: std::net::IpAddr = if to.starts_with('[') {
+                own.ipv6().into()
+            } else {
+                own.ipv4().into()
+            };
+            let listen = |host: usize, rule: &str| {
+                let words = format!("sub -g {from} --from {rule}");
+                let end = End::start(towline(lab.host(host), &words));
+                end.await_session();
+                end
+            };
+            let named = listen(1, &format!("{own} --count 1 --timeout 30s"));
+            let other = listen(2, "10.9.9.9,fd00:9::9 --timeout 3s");
+            let words = format!("pub -g {to} --receivers 1 hello");
+            let (status, _) = End::start(towline(lab.host(0), &words)).finish(LIMIT);
+            assert!(status.success(), "{to}");
+            assert_eq!(named.finish(LIMIT).1, "hello\n", "{to}");
+            assert_eq!(other.finish(LIMIT).1, "", "{to}");
+        });
     });
 }
 

@@ -3,20 +3,20 @@
 
 use std::{
     fs,
-    net::{IpAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use lab::{Host, Lab, LabSpec};
+use lab::{Host, Lab, LabSpec, isolated};
 use sys::namespace::{CommandExt as _, Namespace};
 use wire::pgm::Profile;
 
 use crate::{
     addresses::{at_each_kind, groups},
-    attacker::{Attacker, overhear},
+    attacker::{Attacker, Session, overhear},
     ends::{End, alone, towline},
     files::{documents, write_program},
     siege::key_of,
@@ -196,8 +196,8 @@ fn what_receivers_dial_for_a_forged_announcement_is_at_most_three_times_its_byte
         for (session, _) in &attacks {
             let mut attacker = Attacker::new(lab.host(0), session);
             for number in 0..SESSIONS {
-                came += attacker.forged_session(1 + 2 * number, Profile::Objects);
-                came += attacker.forged_session(2 + 2 * number, Profile::Messages);
+                came += attacker.forged_session(1 + 2 * number, Profile::Objects, None);
+                came += attacker.forged_session(2 + 2 * number, Profile::Messages, None);
             }
         }
         // A receiver's patience is over, and it had time to dial again.
@@ -206,5 +206,84 @@ fn what_receivers_dial_for_a_forged_announcement_is_at_most_three_times_its_byte
         println!("{came} bytes brought {brought}");
         assert!(brought > came / 2, "{came} bytes brought {brought}");
         assert!(brought <= 3 * came, "{came} bytes brought {brought}");
+    });
+}
+
+#[test]
+fn sessions_that_refuse_or_stay_silent_keep_no_transfer_out_at_any_kind_of_address() {
+    alone(|| {
+        let (lab, place) = (Lab::new(&LabSpec::new(3)).unwrap(), Place::new("prospects"));
+        let (key, file) = (key_of(&place), place.file("file"));
+        fs::write(&file, vec![7; 1 << 20]).unwrap();
+        for rule in ["--from any", &key] {
+            at_each_kind(&lab, |kind, from, to| {
+                let has_key = rule == key;
+                let key = if has_key { rule } else { "" };
+                let words =
+                    format!("send {file} -g {to} --json --receivers 1 --join-timeout 30s {key}");
+                let sender = End::start(towline(lab.host(0), &words));
+                let session = overhear(lab.host(2), to.parse().unwrap(), false);
+                let is_over = AtomicBool::new(false);
+                let sent = thread::scope(|scope| {
+                    let attack = scope.spawn(|| announce(&lab, &session, to, &is_over));
+                    // Both kinds of session are there before the receiver is.
+                    thread::sleep(Duration::from_millis(500));
+                    let directory = place.file(&format!("in{kind}{has_key}"));
+                    let words = format!("recv {directory} -g {from} --serve --json {rule}");
+                    let service = End::start(towline(lab.host(1), &words));
+                    let sent = sender.report(LIMIT);
+                    is_over.store(true, Ordering::Relaxed);
+                    assert!(attack.join().unwrap() > 20, "{to}: it did not attack");
+                    service.signal("-TERM");
+                    service.finish(LIMIT);
+                    sent
+                });
+                assert_eq!(sent["is_proven"], true, "{rule}: {to}: {sent:#}");
+            });
+        }
+    });
+}
+
+/// Announces sessions to the group until `is_over`: on the sender's host, and in its name, such
+/// that refuse connections, and on another host such that take them and say nothing. Returns how
+/// many.
+fn announce(lab: &Lab, session: &Session, group: &str, is_over: &AtomicBool) -> u16 {
+    let own = address(lab.host(2), group);
+    let silent = lab.host(2).enter(|| TcpListener::bind((own, 0)));
+    let silent = silent.unwrap().unwrap();
+    let control: SocketAddr = silent.local_addr().unwrap();
+    let mut near = Attacker::new(lab.host(0), session);
+    let mut far = Attacker::new(lab.host(2), session);
+    let (mut count, began) = (0, Instant::now());
+    while !is_over.load(Ordering::Relaxed) && began.elapsed() < LIMIT {
+        near.forged_session(1 + 2 * count, Profile::Objects, None);
+        far.forged_session(2 + 2 * count, Profile::Objects, Some(control));
+        count += 1;
+        thread::sleep(Duration::from_millis(20));
+    }
+    count
+}
+
+#[test]
+fn a_receiver_that_others_reach_does_not_start_without_a_rule() {
+    isolated(|| {
+        let (lab, place) = (Lab::new(&LabSpec::new(2)).unwrap(), Place::new("no-rule"));
+        let host = lab.host(1);
+        let mut attempts = vec![
+            "-g 239.192.0.1:7500".to_owned(),
+            "--listen 7500".to_owned(),
+            format!("--listen {}:7500", host.ipv4()),
+        ];
+        if host.has_ipv6() {
+            let link_local = "-g [ff12::1%e0]:7500".to_owned();
+            attempts.extend(["-g [ff15::1]:7500".to_owned(), link_local]);
+            attempts.push(format!("--listen [{}]:7500", host.ipv6()));
+        }
+        for attempt in attempts {
+            let words = format!("recv {} {attempt}", place.file("in"));
+            let (status, _, said) = End::start(towline(host, &words)).finish_all(LIMIT);
+            assert_eq!(status.code(), Some(2), "{attempt}: {said}");
+            assert!(said.contains("no sender is named"), "{attempt}: {said}");
+        }
     });
 }
