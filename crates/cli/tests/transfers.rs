@@ -352,7 +352,7 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
     };
     let shown = plan(&[sample]);
     assert_eq!(shown["directory"], "/srv/incoming");
-    assert_eq!(shown["allowed"], json!(["10.0.0.0/8"]));
+    assert_eq!(shown["allowed"], json!(["10.0.0.7"]));
     assert_eq!(
         (&shown["is_serving"], &shown["existing"]),
         (&true.into(), &"refuse".into())
