@@ -347,8 +347,9 @@ struct Ending(Arc<Shared>);
 impl Drop for Ending {
     fn drop(&mut self) {
         if !self.0.is_stopped.load(Ordering::Acquire) {
-            let text = "the thread that receives its group has panicked, which is a fault of \
-                        Towline; close the socket, and report the text on standard error";
+            let text = "the thread that receives for this socket has panicked, which is a fault \
+                        of Towline; close the socket, and send the authors of Towline what \
+                        standard error says";
             self.0.fail(text.to_owned());
         }
     }

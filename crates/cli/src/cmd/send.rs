@@ -66,7 +66,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
     ))
 }
 
-/// Finds everything that is to be sent; `None` when a signal came first.
+/// Finds everything that is to be sent; `None` when a signal came while standard input was read.
 fn files(
     plan: &SendPlan,
     interrupt: &Interrupt,

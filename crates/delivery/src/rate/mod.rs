@@ -620,7 +620,7 @@ impl RateControl {
         Pace::at_most(bytes_per_s.max(least))
     }
 
-    /// Returns the lowest limit that receiver `slot` can set: no lower delivery rate is believed.
+    /// Returns the lowest limit that receiver `slot` can set, however slow it says that it is.
     fn least_of(&self, slot: u32) -> u64 {
         let is_guest = self.receivers.len() > 1 && slot >= self.config.guests_from;
         let least = if is_guest { GUEST_BYTES_PER_S_MIN } else { 0 };

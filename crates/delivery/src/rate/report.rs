@@ -36,7 +36,7 @@ impl RateReport {
     }
 
     /// Estimates how long it takes until the queue is empty and a report has told the source so, if
-    /// the source sends at 85 % of the rate at which data arrives.
+    /// the source sends at about 85 % of the rate at which data arrives.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }

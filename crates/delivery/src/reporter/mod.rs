@@ -222,7 +222,8 @@ impl Reporter {
     }
 
     /// Ends the reports on a session that ended, expired or was reset: sends a last report and a
-    /// good-bye. When the sender has not answered the greeting yet, both go after its answer.
+    /// good-bye. When the sender has not answered the greeting yet, both go after its answer; where
+    /// too many sessions wait for that, only the good-bye goes, at once.
     pub fn session_over(&mut self, now: Instant, session: u32) {
         let Some(mut known) = self.sessions.remove(&session) else {
             return;

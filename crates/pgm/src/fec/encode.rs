@@ -18,8 +18,8 @@ pub struct Encoder {
 
 impl Encoder {
     /// Makes an encoder for at most `parities_max` parity packets at a time, over payloads of at
-    /// most `payload_bytes_max` bytes. A maximum above 65,535 counts as 65,535, because lengths are
-    /// encoded in two bytes.
+    /// most `payload_bytes_max` bytes. A `payload_bytes_max` above 65,535 counts as 65,535, because
+    /// lengths are encoded in two bytes.
     #[must_use]
     pub fn new(combine: Combine, parities_max: usize, payload_bytes_max: usize) -> Self {
         let payload_bytes_max = payload_bytes_max.min(usize::from(u16::MAX));

@@ -310,7 +310,7 @@ impl Window {
         (end - known_end) + self.gaps.missing_in(first, known_end)
     }
 
-    /// Returns true when the last packet announced a trail beyond the positions that certainly
+    /// Returns true when the last packet announced a trail that is ahead of every position known to
     /// exist.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0
