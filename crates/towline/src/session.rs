@@ -345,6 +345,7 @@ impl SessionBuilder {
     pub(crate) fn audience(&self, sending: &Sending) -> AudienceConfig {
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.key);
+        config.seed = sending.identity.seed;
         config.admission = Allowed::admission(self.receivers_from.iter().copied());
         config.receivers_max = config
             .receivers_max

@@ -38,6 +38,9 @@ pub struct AudienceConfig {
     pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
+    /// With a key, a random and secret number: the nonces of challenges depend on it. Default: the
+    /// session's number, which is not secret.
+    pub seed: u64,
     /// The hosts whose receivers are admitted. Default: all.
     pub admission: Option<Admission>,
     /// What happens when a receiver is too slow.
@@ -71,6 +74,7 @@ impl AudienceConfig {
             session_id,
             name: String::new(),
             key: None,
+            seed: session_id,
             admission: None,
             policy: Policy::Wait,
             expected: 0,

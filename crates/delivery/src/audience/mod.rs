@@ -105,7 +105,7 @@ impl Audience {
     pub fn new(config: AudienceConfig) -> Self {
         let max = config.receivers_max;
         let listener = Listener::new(config.session_id, max)
-            .with_key(config.key.clone())
+            .with_key(config.key.clone(), config.seed)
             .with_admission(config.admission.clone());
         Self {
             rate: None,

@@ -720,7 +720,7 @@ mod tests {
     fn an_open_connection_gives_way_only_to_one_that_has_shown_the_key() {
         let [key, other] = [b"secret", b"wrongs"].map(|it| Key::derive(it, portable));
         let now = Instant::from_nanos(9);
-        let listener = |key: &Key| Listener::new(SESSION, 4).with_key(Some(key.clone()));
+        let listener = |key: &Key| Listener::new(SESSION, 4).with_key(Some(key.clone()), 1);
         let (mut caller, mut genuine) = (caller(&key), listener(&key));
         let mut call = Caller::expect(now, (PEER.into(), SESSION), 0);
         let [first, forged, second] = [LinkId(1), LinkId(2), LinkId(3)];

@@ -255,7 +255,7 @@ impl Links {
         Ok(true)
     }
 
-    /// Queues bytes that arrived on another connection, to pass them on unchanged.
+    /// Queues whole frames as they are, without protection; they may exceed the queue's bound.
     pub(crate) fn queue_bytes(&mut self, link: LinkId, bytes: &[u8]) {
         let Some(entry) = self.links.get_mut(&link).filter(|it| !it.is_closing) else {
             return;

@@ -33,6 +33,8 @@ use super::{
 pub(crate) struct Listener {
     session_id: u64,
     key: Option<Key>,
+    /// A secret random number, on which the nonces of challenges depend.
+    seed: u64,
     /// The hosts whose connections are taken; `None` for all hosts.
     admission: Option<Admission>,
     /// The most connections that are served at once.
@@ -91,6 +93,7 @@ impl Listener {
         Self {
             session_id,
             key: None,
+            seed: 0,
             admission: None,
             links_max: (receivers_max as usize).saturating_add(GREETINGS_MAX as usize),
             links: Links::default(),
@@ -102,9 +105,10 @@ impl Listener {
         }
     }
 
-    /// Sets the key. With one, only receivers that have it are admitted and believed.
-    pub(crate) fn with_key(mut self, key: Option<Key>) -> Self {
-        self.key = key;
+    /// Sets the key. With one, only receivers that have it are admitted and believed. `seed` must
+    /// be random and secret: who does not know it cannot test a guessed key on the nonces.
+    pub(crate) fn with_key(mut self, key: Option<Key>, seed: u64) -> Self {
+        (self.key, self.seed) = (key, seed);
         self
     }
 
@@ -240,16 +244,20 @@ impl Listener {
         let message = match self.links.next_message(link, decoder) {
             Ok(Some(message)) => message,
             Ok(None) => return Word::Nothing,
-            Err(StreamError::Forged) => {
-                let Some(Greeting { peer, .. }) = greeting else {
-                    self.close(link);
-                    return Word::Forged;
+            Err(error) => {
+                return match greeting {
+                    Some(it) if it.is_challenged => {
+                        let (peer, reason) = (it.peer, Refusal::WrongKey);
+                        self.refuse_without_key(link, reason);
+                        Word::Refused { peer, reason }
+                    }
+                    None if error == StreamError::Forged => {
+                        self.close(link);
+                        Word::Forged
+                    }
+                    _ => Word::Violation(error.to_string()),
                 };
-                let reason = Refusal::WrongKey;
-                self.refuse_without_key(link, reason);
-                return Word::Refused { peer, reason };
             }
-            Err(error) => return Word::Violation(error.to_string()),
         };
         let Some(greeting) = greeting else {
             return Word::Said(message);
@@ -303,7 +311,7 @@ impl Listener {
             (Some(_), None) => return Err(Refusal::KeyRequired),
             (Some(key), Some(their)) => {
                 self.challenged += 1;
-                let unique = [self.session_id, self.challenged, now.as_nanos()];
+                let unique = [self.seed, self.session_id, self.challenged, now.as_nanos()];
                 let own = nonce(key, Role::Sender, &unique);
                 let challenge = Message::Challenge(Challenge { nonce: own });
                 let is_queued = self.links.queue(link, &challenge);
@@ -348,9 +356,9 @@ impl Listener {
             .close_with(link, &Message::Refused { reason, text });
     }
 
-    /// Refuses a peer that has not shown the key, with a tag that no key makes: who can dial must
-    /// get nothing by which a guessed key could be tested. The peer cannot open the frame, and so
-    /// knows that its key is another.
+    /// Refuses a peer that was challenged and has not shown the key, with a tag that no key makes:
+    /// who can dial must get nothing by which a guessed key could be tested. A peer that has a key
+    /// cannot open the frame, and takes that for the sign that its key is another.
     fn refuse_without_key(&mut self, link: LinkId, reason: Refusal) {
         self.end_greeting(link);
         let (text, mut frame) = (reason.to_string(), Vec::new());
@@ -522,7 +530,7 @@ mod tests {
     #[test]
     fn who_was_told_to_wait_has_as_long_for_the_key_as_others() {
         let key = Key::derive(b"secret", protection::portable);
-        let mut listener = Listener::new(1, 4).with_key(Some(key));
+        let mut listener = Listener::new(1, 4).with_key(Some(key), 1);
         let link = LinkId(1);
         listener.links.insert(link);
         listener.invite(at(0), link, peer(1), 1);

@@ -95,9 +95,14 @@ fn without_the_right_key_a_receiver_is_refused_with_the_reason_and_nothing_is_ke
     }
 }
 
-#[test]
-fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
-    let mut world = world(Some("secret"), Some("secret"), 1);
+/// What a sender answers to who greets with a nonce, and then sends what `forge` makes of the
+/// greeting.
+fn answers(world: &mut World, forge: impl FnOnce(&mut Vec<u8>)) -> (Option<[u8; 16]>, Vec<u8>) {
+    let take = |world: &mut World, time: Duration| -> Vec<u8> {
+        world.run_until(time, |_| false);
+        let answers = world.fabric.take(7).into_iter();
+        answers.flat_map(|(_, data)| data).collect()
+    };
     let mut bytes = Vec::new();
     Message::Hello(Hello {
         version_min: 1,
@@ -108,40 +113,63 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
         nonce: Some([9; 16]),
     })
     .emit(&mut bytes);
-    // An attacker replays a greeting that it recorded: the tag is that of another connection.
     let link = world.fabric.dial(7, 0);
     world.fabric.send(7, link, bytes.clone(), false);
-    world.run_until(Duration::from_millis(10), |_| false);
-    let answer: Vec<u8> = world
-        .fabric
-        .take(7)
-        .into_iter()
-        .flat_map(|(_, data)| data)
-        .collect();
+    let answer = take(world, Duration::from_millis(10));
     let mut decoder = Decoder::new(HELLO_LEN_MAX);
     decoder.push(&answer);
-    let challenge = decoder.next_message().unwrap();
-    assert!(matches!(challenge, Some(Message::Challenge(_))));
-    wire::object::protect_frame(&mut bytes, 0, |_, _| [3; 16]);
+    let nonce = match decoder.next_message().unwrap() {
+        Some(Message::Challenge(challenge)) => Some(challenge.nonce),
+        _ => None,
+    };
+    forge(&mut bytes);
     world.fabric.send(7, link, bytes, false);
-    world.run_until(Duration::from_millis(20), |_| false);
-    // What it gets depends on no key, so no guess can be held against it.
-    let answer: Vec<u8> = world
-        .fabric
-        .take(7)
-        .into_iter()
-        .flat_map(|(_, data)| data)
-        .collect();
+    (nonce, take(world, Duration::from_millis(20)))
+}
+
+#[test]
+fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
+    let mut world = world(Some("secret"), Some("secret"), 1);
+    // An attacker replays a greeting that it recorded: the tag is that of another connection.
+    let (nonce, _) = answers(&mut world, |bytes| {
+        wire::object::protect_frame(bytes, 0, |_, _| [3; 16]);
+    });
+    assert!(nonce.is_some());
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    assert_eq!(refusals(&world), [Refusal::WrongKey]);
+    assert_eq!(outcome.receivers.len(), 1);
+}
+
+#[test]
+fn who_has_not_shown_the_key_gets_nothing_to_test_guesses_of_it_with() {
     let (mut expected, reason) = (Vec::new(), Refusal::WrongKey);
     let text = reason.to_string();
     let text = text.as_str();
     Message::Refused { reason, text }.emit(&mut expected);
     wire::object::protect_frame(&mut expected, 0, |_, _| [0; 16]);
-    assert_eq!(answer, expected);
-    let outcome = world.run(MINUTE);
-    assert!(outcome.is_proven(), "{outcome:#?}");
-    assert_eq!(refusals(&world), [Refusal::WrongKey]);
-    assert_eq!(outcome.receivers.len(), 1);
+    // A wrong tag, a frame that is too long, one without a tag, and no protocol at all.
+    let forgeries: [fn(&mut Vec<u8>); 4] = [
+        |bytes| wire::object::protect_frame(bytes, 0, |_, _| [3; 16]),
+        |bytes| bytes[..4].copy_from_slice(&513_u32.to_be_bytes()),
+        |_| (),
+        |bytes| bytes.fill(0xff),
+    ];
+    for (number, forge) in forgeries.into_iter().enumerate() {
+        let mut world = world(Some("secret"), Some("secret"), 1);
+        let (nonce, answer) = answers(&mut world, forge);
+        assert!(nonce.is_some(), "{number}");
+        assert_eq!(answer, expected, "{number}");
+        assert_eq!(refusals(&world), [reason], "{number}");
+    }
+    // The nonce shows nothing to who does not know the session's seed.
+    let nonces = [1, 2].map(|seed| {
+        let mut config = TransferSenderConfig::new(SESSION, 1, seed);
+        config.key = Some(Key::derive(b"secret", protection::portable));
+        let mut world = World::with(60, 1, tree(), config);
+        answers(&mut world, |_| ()).0.unwrap()
+    });
+    assert_ne!(nonces[0], nonces[1]);
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl<C: Content> TransferSender<C> {
             window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
             listener: Listener::new(config.session_id, config.receivers_max)
-                .with_key(config.key.clone())
+                .with_key(config.key.clone(), config.seed)
                 .with_admission(config.admission.clone()),
             members: Vec::new(),
             roll: Roll::default(),

@@ -366,6 +366,7 @@ impl PublisherNode {
 fn audience(plan: &PublisherPlan, sending: &Sending) -> AudienceConfig {
     let mut config = AudienceConfig::new(sending.identity.session_id);
     config.key = plan.key.clone();
+    config.seed = sending.identity.seed;
     config.policy = match plan.policy {
         PolicyPlan::Wait => Policy::Wait,
         PolicyPlan::Lose => Policy::Lose,
