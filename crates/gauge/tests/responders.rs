@@ -194,7 +194,7 @@ fn a_group_that_is_allowed_gets_no_more_than_the_operator_allows() {
             });
             let whole = lab.bytes_to(BYSTANDER).unwrap() - before;
             // 1.5 s at 1 MB/s, and a little for what the hosts say by themselves.
-            assert!((150_000..1_600_000).contains(&whole), "{listen}: {whole} B");
+            assert!((150_000..1_600_000).contains(&whole), "{group}: {whole} B");
         }
     });
 }
@@ -226,7 +226,7 @@ fn a_trial_ends_with_the_connection_of_its_client() {
                     thread::sleep(Duration::from_millis(100));
                     lab.bytes_to(BYSTANDER).unwrap() - before < 5_000
                 });
-                assert!(is_quiet, "{listen}: the server went on");
+                assert!(is_quiet, "{group}: the server went on");
             });
         }
     });

@@ -233,7 +233,7 @@ fn sessions_that_refuse_or_stay_silent_keep_no_transfer_out_at_any_kind_of_addre
                     let service = End::start(towline(lab.host(1), &words));
                     let sent = sender.report(LIMIT);
                     is_over.store(true, Ordering::Relaxed);
-                    assert!(attack.join().unwrap() > 20, "{to}: it did not attack");
+                    assert!(attack.join().unwrap() > 5, "{to}: it did not attack");
                     service.signal("-TERM");
                     service.finish(LIMIT);
                     sent
@@ -251,15 +251,18 @@ fn announce(lab: &Lab, session: &Session, group: &str, is_over: &AtomicBool) -> 
     let own = address(lab.host(2), group);
     let silent = lab.host(2).enter(|| TcpListener::bind((own, 0)));
     let silent = silent.unwrap().unwrap();
+    silent.set_nonblocking(true).unwrap();
     let control: SocketAddr = silent.local_addr().unwrap();
     let mut near = Attacker::new(lab.host(0), session);
     let mut far = Attacker::new(lab.host(2), session);
-    let (mut count, began) = (0, Instant::now());
+    let (mut count, mut held, began) = (0, Vec::new(), Instant::now());
     while !is_over.load(Ordering::Relaxed) && began.elapsed() < LIMIT {
         near.forged_session(1 + 2 * count, Profile::Objects, None);
         far.forged_session(2 + 2 * count, Profile::Objects, Some(control));
         count += 1;
-        thread::sleep(Duration::from_millis(20));
+        held.extend(silent.accept());
+        // Eight of each kind a second, as in the review.
+        thread::sleep(Duration::from_millis(125));
     }
     count
 }

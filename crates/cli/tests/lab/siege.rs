@@ -197,8 +197,8 @@ fn transfer(lab: &Lab, place: &Place, (from, to): &(String, String), is_attacked
     sent
 }
 
-/// The attacker was really there: with nine tenths of what it should do, or, where the machine has
-/// other work, a quarter.
+/// The attacker was really there: in the long form, which needs the machine for itself, with nine
+/// tenths of what it should do, else with a quarter.
 fn assert_siege(done: &Done, time: Duration) {
     let packets = done.packets.load(Ordering::Relaxed);
     let connections = done.connections.load(Ordering::Relaxed);
