@@ -245,8 +245,11 @@ impl Listener {
             Ok(Some(message)) => message,
             Ok(None) => return Word::Nothing,
             Err(error) => {
+                // What could be opened was made with the key.
+                let is_unopened =
+                    matches!(error, StreamError::Forged | StreamError::TooLong { .. });
                 return match greeting {
-                    Some(it) if it.is_challenged => {
+                    Some(it) if it.is_challenged && is_unopened => {
                         let (peer, reason) = (it.peer, Refusal::WrongKey);
                         self.refuse_without_key(link, reason);
                         Word::Refused { peer, reason }
