@@ -293,7 +293,7 @@ fn reflected(lab: &Lab, listen: IpAddr, engine: Engine, messages: &[Vec<u8>]) ->
 fn exchanged(from: SocketAddr, to: SocketAddr, messages: &[Vec<u8>]) -> (usize, usize) {
     let socket = UdpSocket::bind(from).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_millis(50)))
+        .set_read_timeout(Some(Duration::from_millis(150)))
         .unwrap();
     let (mut sent, mut received, mut room) = (0, 0, vec![0; 65_536]);
     let mut take = || {
