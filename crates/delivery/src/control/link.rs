@@ -19,7 +19,8 @@ use std::{
 
 use base::LinkId;
 use wire::object::{
-    BODY_LEN_MAX, Block, Decoder, HELLO_LEN_MAX, Message, ObjectId, StreamError, protect_frame,
+    BODY_LEN_MAX, Block, Decoder, HELLO_LEN_MAX, Message, ObjectId, StreamError, TAG_LEN,
+    protect_frame,
 };
 
 use super::protect::LinkProtection;
@@ -307,6 +308,16 @@ impl Links {
         } else {
             self.abort(link);
         }
+    }
+
+    /// As [`Links::close_with`], but with a tag that no key makes, whatever protects the link: the
+    /// frame is nothing by which a guessed key could be tested.
+    pub(crate) fn close_without_key(&mut self, link: LinkId, message: &Message<'_>) {
+        let mut frame = Vec::new();
+        message.emit(&mut frame);
+        protect_frame(&mut frame, 0, |_, _| [0; TAG_LEN]);
+        self.queue_bytes(link, &frame);
+        self.close(link);
     }
 
     /// Closes the link and drops its queue. Used when the peer does not read, or must not get the

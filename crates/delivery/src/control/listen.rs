@@ -13,7 +13,7 @@ use base::{Instant, LinkId};
 use protection::Key;
 use wire::object::{
     Challenge, Decoder, ErrorCode, HELLO_LEN_MAX, Hello, Invite, Message, Refusal, StreamError,
-    TAG_LEN, VERSION, protect_frame,
+    VERSION,
 };
 
 use crate::{
@@ -32,9 +32,8 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Listener {
     session_id: u64,
-    key: Option<Key>,
-    /// A secret random number, on which the nonces of challenges depend.
-    seed: u64,
+    /// The key, and a secret random number, on which the nonces of challenges depend.
+    key: Option<(Key, u64)>,
     /// The hosts whose connections are taken; `None` for all hosts.
     admission: Option<Admission>,
     /// The most connections that are served at once.
@@ -93,7 +92,6 @@ impl Listener {
         Self {
             session_id,
             key: None,
-            seed: 0,
             admission: None,
             links_max: (receivers_max as usize).saturating_add(GREETINGS_MAX as usize),
             links: Links::default(),
@@ -108,7 +106,7 @@ impl Listener {
     /// Sets the key. With one, only receivers that have it are admitted and believed. `seed` must
     /// be random and secret: who does not know it cannot test a guessed key on the nonces.
     pub(crate) fn with_key(mut self, key: Option<Key>, seed: u64) -> Self {
-        (self.key, self.seed) = (key, seed);
+        self.key = key.map(|key| (key, seed));
         self
     }
 
@@ -159,7 +157,7 @@ impl Listener {
     pub(crate) fn invite(&mut self, now: Instant, link: LinkId, peer: SocketAddr, count: u32) {
         let invite = Message::Invite(Invite {
             session_id: self.session_id,
-            required: features(self.key.as_ref()),
+            required: features(self.key.as_ref().map(|(key, _)| key)),
             receiver_count: count,
         });
         let is_queued = self.links.queue(link, &invite);
@@ -250,8 +248,8 @@ impl Listener {
                     matches!(error, StreamError::Forged | StreamError::TooLong { .. });
                 return match greeting {
                     Some(it) if it.is_challenged && is_unopened => {
+                        self.refuse_without_key(link);
                         let (peer, reason) = (it.peer, Refusal::WrongKey);
-                        self.refuse_without_key(link, reason);
                         Word::Refused { peer, reason }
                     }
                     None if error == StreamError::Forged => {
@@ -312,9 +310,9 @@ impl Listener {
             (Some(_), _) if greeting.is_challenged => {}
             (None, Some(_)) => return Err(Refusal::NoKey),
             (Some(_), None) => return Err(Refusal::KeyRequired),
-            (Some(key), Some(their)) => {
+            (Some((key, seed)), Some(their)) => {
                 self.challenged += 1;
-                let unique = [self.seed, self.session_id, self.challenged, now.as_nanos()];
+                let unique = [*seed, self.session_id, self.challenged, now.as_nanos()];
                 let own = nonce(key, Role::Sender, &unique);
                 let challenge = Message::Challenge(Challenge { nonce: own });
                 let is_queued = self.links.queue(link, &challenge);
@@ -359,17 +357,16 @@ impl Listener {
             .close_with(link, &Message::Refused { reason, text });
     }
 
-    /// Refuses a peer that was challenged and has not shown the key, with a tag that no key makes:
-    /// who can dial must get nothing by which a guessed key could be tested. A peer that has a key
-    /// cannot open the frame, and takes that for the sign that its key is another.
-    fn refuse_without_key(&mut self, link: LinkId, reason: Refusal) {
+    /// Refuses a peer that was challenged and has not shown the key, with a tag that no key makes.
+    /// A peer that has a key cannot open the frame, and takes that for the sign that its key is
+    /// another.
+    fn refuse_without_key(&mut self, link: LinkId) {
         self.end_greeting(link);
-        let (text, mut frame) = (reason.to_string(), Vec::new());
+        let reason = Refusal::WrongKey;
+        let text = reason.to_string();
         let text = text.as_str();
-        Message::Refused { reason, text }.emit(&mut frame);
-        protect_frame(&mut frame, 0, |_, _| [0; TAG_LEN]);
-        self.links.queue_bytes(link, &frame);
-        self.links.close(link);
+        self.links
+            .close_without_key(link, &Message::Refused { reason, text });
     }
 
     /// Tells a peer how it broke the protocol, and closes the connection.
