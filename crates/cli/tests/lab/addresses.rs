@@ -1,9 +1,9 @@
 //! Every kind of address a session can have: IPv4 and IPv6, groups of any source and of one source,
 //! link-local groups, and single hosts.
 
-use std::{thread, time::Duration};
+use std::{net::IpAddr, thread, time::Duration};
 
-use lab::{Lab, LabSpec, isolated};
+use lab::{Host, Lab, LabSpec, isolated};
 
 use crate::ends::{End, assert_complete, towline};
 
@@ -41,6 +41,15 @@ pub(crate) fn at_each_kind(lab: &Lab, test: impl Fn(usize, &str, &str) + Sync) {
             scope.spawn(move || test(kind, &from, &to));
         }
     });
+}
+
+/// The address of a host in the family of a group, as the sender names the group.
+pub(crate) fn address(host: &Host, group: &str) -> IpAddr {
+    if group.starts_with('[') {
+        host.ipv6().into()
+    } else {
+        host.ipv4().into()
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use lab::{Lab, LabSpec};
 use serde_json::Value;
 
 use crate::{
-    addresses::at_each_kind,
+    addresses::{address, at_each_kind},
     ends::{End, alone, assert_complete, towline},
 };
 
@@ -172,12 +172,7 @@ fn sub_takes_messages_only_from_senders_that_are_named() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
         at_each_kind(&lab, |_, from, to| {
-            let own = lab.host(0);
-            let own: std::net::IpAddr = if to.starts_with('[') {
-                own.ipv6().into()
-            } else {
-                own.ipv4().into()
-            };
+            let own = address(lab.host(0), to);
             let listen = |host: usize, rule: &str| {
                 let words = format!("sub -g {from} --from {rule}");
                 let end = End::start(towline(lab.host(host), &words));

@@ -3,19 +3,19 @@
 
 use std::{
     fs,
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use lab::{Host, Lab, LabSpec, isolated};
+use lab::{Lab, LabSpec, isolated};
 use sys::namespace::{CommandExt as _, Namespace};
 use wire::pgm::Profile;
 
 use crate::{
-    addresses::{at_each_kind, groups},
+    addresses::{address, at_each_kind, groups},
     attacker::{Attacker, Session, overhear},
     ends::{End, alone, towline},
     files::{documents, write_program},
@@ -69,15 +69,6 @@ fn transfers_that_stand_still_leave_their_places_to_another_sender() {
             assert!(errors.filter(|text| why(text)).count() > 0, "{to}: {text}");
         });
     });
-}
-
-/// The address of a host in the family of a group.
-fn address(host: &Host, group: &str) -> IpAddr {
-    if group.starts_with('[') {
-        host.ipv6().into()
-    } else {
-        host.ipv4().into()
-    }
 }
 
 #[test]
