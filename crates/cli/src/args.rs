@@ -141,7 +141,7 @@ pub(crate) struct OutputArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send files or trees; done when every receiver has confirmed them
+    /// Send files or trees; done when all expected receivers have confirmed them
     Send(SendArgs),
     /// Receive files or trees into a directory
     Recv(RecvArgs),

@@ -17,7 +17,7 @@ use super::{
     receiver_count, rtt::listen_with,
 };
 
-/// Send files or trees; done when every receiver has confirmed them.
+/// Send files or trees; done when all expected receivers have confirmed them.
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP, after_long_help = long(SEND_HELP, SEND_NOTES))]
 pub(crate) struct SendArgs {

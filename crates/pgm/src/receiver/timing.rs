@@ -332,9 +332,9 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
-/// The longest wait of a NAK that is not patient ([`Timing::wait_confirmed`]): a little more than
-/// the longest time that a source, if not configured otherwise, ignores repeats of a NAK (its
-/// elimination interval).
+/// The longest that a NAK without `is_patient` waits for its confirmation: see
+/// [`Timing::wait_confirmed`]. A source ignores repeats of a NAK for its elimination interval; this
+/// is a little more than the longest that a source has by default.
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
 /// After this many late repairs in a row, the wait for repairs follows the one that took least.
 const LATE_REPAIRS: u8 = 4;

@@ -36,7 +36,8 @@ use crate::{
 /// Which end of a session the sockets serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends data; takes upstream packets on the session's port.
+    /// Sends data; takes upstream packets on the session's port, or on the one that
+    /// [`UdpSetup::shares_port`] allows instead.
     Source,
     /// Takes data; sends upstream packets from any port.
     Receiver,

@@ -191,8 +191,8 @@ fn micros(us: u32) -> Duration {
     Duration::from_micros(u64::from(us))
 }
 
-/// The fewest packets that make a sample of the loss rate. Not measured: in 200 packets, a loss of
-/// 1 % shows.
+/// The fewest packets that make a sample of the loss rate; only the first sample may be smaller. A
+/// judgement: at 1 % lost, 200 packets hold two losses.
 const SAMPLE_PACKETS: u64 = 200;
 
 #[cfg(test)]
