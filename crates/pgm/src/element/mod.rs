@@ -223,6 +223,10 @@ impl Element {
     pub fn new(setup: ElementSetup) -> Self {
         assert!(setup.ways.len() <= 64, "an element has at most 64 ways");
         let queues = setup
+    const fn without(self, way: usize) -> Self {
+        Self(self.0 & !(1 << way))
+    }
+
             .ways
             .iter()
             .map(|_| PacketQueue::new(setup.queue_bytes_max));

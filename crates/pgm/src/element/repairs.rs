@@ -12,9 +12,13 @@
 //!                an NCF comes: to Outstanding; the repair comes: to none
 //!   Outstanding  a NAK comes within ELIM_IVL: nothing; later: pass it on; to Pending
 //!                the repair comes, or RDATA_IVL is over: to none
-//!   any          a NAK comes, and the element has the packet: repair it; to Answered
-//!   Answered     ELIM_IVL is over: to none; until then each way gets the repair once
+//!   none         a NAK comes, and the element has the packet: repair it; to Answered
+//!   Answered     ELIM_IVL is over: to none
 //! ```
+//!
+//! In every state, the element repairs a packet that it has for each way once in ELIM_IVL. It drops
+//! NAKs that come by such a way within that time. Other ways may wait for a repair from upstream
+//! meanwhile: those that have had their share of the element's own repairs.
 //!
 //! **Spec**: RFC 3208 sections 7.2 to 7.5, 7.8.
 
@@ -37,8 +41,11 @@ pub(super) struct Repairs {
 
 #[derive(Clone, Copy, Debug)]
 struct Repair {
-    /// The ways on which the packet is missing.
+    /// The ways on which the packet is missing, and which wait for a repair from upstream.
     ways: WaySet,
+    /// The ways that the element has repaired the packet for, and until when that counts.
+    given: WaySet,
+    given_until: Instant,
     state: State,
 }
 
@@ -48,8 +55,15 @@ enum State {
     Pending { until: Instant },
     /// The NAK is confirmed.
     Outstanding { eliminated_until: Instant },
-    /// The element repaired the packet itself, without asking upstream.
+    /// The element repaired the packet itself, and no way waits for a repair from upstream.
     Answered,
+}
+
+impl Repair {
+    /// Returns true when the element has just repaired the packet for `way`.
+    fn is_given(&self, now: Instant, way: usize) -> bool {
+        now < self.given_until && self.given.contains(way)
+    }
 }
 
 /// The answer to a NAK for one packet.
@@ -59,6 +73,8 @@ pub(super) enum Reply {
     PassedOn,
     /// The element knows already that the packet is missing.
     Eliminated,
+    /// The element has just repaired the packet for the NAK's way.
+    Repaired,
     /// There is no room for the packet's state.
     NoRoom,
 }
@@ -87,19 +103,27 @@ impl Repairs {
         if !self.packets.has_room(key) {
             return Reply::NoRoom;
         }
-        let known = self.packets.get(key);
-        let ways = known.map_or(WaySet::NONE, |entry| entry.ways).with(way);
-        let is_passed_on = match known.map(|entry| entry.state) {
-            None => true,
-            Some(State::Outstanding { eliminated_until }) => now >= eliminated_until,
-            Some(State::Pending { .. } | State::Answered) => false,
+        let known = self.known(now, key);
+        if known.is_given(now, way) {
+            return Reply::Repaired;
+        }
+        let ways = known.ways.with(way);
+        let is_passed_on = match known.state {
+            State::Answered => true,
+            State::Outstanding { eliminated_until } => now >= eliminated_until,
+            State::Pending { .. } => false,
         };
         if is_passed_on {
             let state = State::Pending {
                 until: now + self.timers.repeat_time,
             };
             let due = now + self.timers.repeat_every;
-            self.packets.set(key, due, Repair { ways, state });
+            let pending = Repair {
+                ways,
+                state,
+                ..known
+            };
+            self.packets.set(key, due, pending);
             return Reply::PassedOn;
         }
         if let Some(entry) = self.packets.get_mut(key) {
@@ -113,18 +137,27 @@ impl Repairs {
         if !self.packets.has_room(key) {
             return Answer::NoRoom;
         }
-        let given = self.packets.get(key);
-        let given = given.filter(|entry| matches!(entry.state, State::Answered));
-        let given = given.map_or(WaySet::NONE, |entry| entry.ways);
-        if given.contains(way) {
+        let known = self.known(now, key);
+        if known.is_given(now, way) {
             return Answer::Eliminated;
         }
-        let answered = Repair {
-            ways: given.with(way),
-            state: State::Answered,
+        let given = match now < known.given_until {
+            true => known.given,
+            false => WaySet::NONE,
         };
-        let due = now + self.timers.elimination;
-        self.packets.set(key, due, answered);
+        let mut answered = Repair {
+            ways: known.ways.without(way),
+            given: given.with(way),
+            given_until: now + self.timers.elimination,
+            state: known.state,
+        };
+        if answered.ways == WaySet::NONE {
+            answered.state = State::Answered;
+            self.packets.set(key, answered.given_until, answered);
+        } else if let Some(entry) = self.packets.get_mut(key) {
+            // The others still wait for a repair from upstream, with the timer that they have.
+            *entry = answered;
+        }
         Answer::Repair
     }
 
@@ -137,10 +170,10 @@ impl Repairs {
             return;
         }
         let confirmed = Repair {
-            ways: known.map_or(WaySet::NONE, |entry| entry.ways),
             state: State::Outstanding {
                 eliminated_until: now + self.timers.elimination,
             },
+            ..self.known(now, key)
         };
         let due = now + self.timers.rdata_wait;
         self.packets.set(key, due, confirmed);
@@ -155,6 +188,17 @@ impl Repairs {
         }
         let missing = self.packets.remove(key);
         missing.map_or(WaySet::NONE, |entry| entry.ways)
+    }
+
+    /// Returns what is known of a packet; of one without repair state, that nothing is missing.
+    fn known(&self, now: Instant, key: Key) -> Repair {
+        let none = Repair {
+            ways: WaySet::NONE,
+            given: WaySet::NONE,
+            given_until: now,
+            state: State::Answered,
+        };
+        self.packets.get(key).copied().unwrap_or(none)
     }
 
     /// Forgets the packets of a session.

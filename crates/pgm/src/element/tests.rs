@@ -808,6 +808,41 @@ fn repairs_beyond_the_data_are_asked_for_upstream() {
 }
 
 #[test]
+fn a_way_beyond_its_share_waits_for_the_source_though_others_were_just_repaired() {
+    // The ways take turns.
+    let told = |bench: &mut Bench| {
+        let mut told = bench.told();
+        told.sort_by_key(|(way, kind, _)| (*way, *kind as u8 == RDATA as u8));
+        told
+    };
+    let mut bench = Bench::keeping(8 << 20);
+    bench.spm(0, SOURCE, &[]);
+    let data = Body::Odata(Data {
+        sqn: Sqn(5),
+        trail: Sqn(0),
+    });
+    bench.hand(0, SOURCE, &down(&data, &[], &[7; 40_000]));
+    for _ in 0..104 {
+        bench.nak(2, &[5]);
+        bench.pass(ms(25));
+    }
+    bench.take();
+    bench.nak(1, &[5]);
+    assert_eq!(told(&mut bench), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);
+    // Way 2 has had its share: the source must repair the packet there.
+    bench.nak(2, &[5]);
+    assert_eq!(told(&mut bench), [(0, NAK, vec![5]), (2, NCF, vec![5])]);
+    // What way 1 is given meanwhile does not end the wait of way 2.
+    bench.nak(1, &[5]);
+    assert_eq!(told(&mut bench), [(1, NCF, vec![5])]);
+    bench.pass(ms(25));
+    bench.nak(1, &[5]);
+    assert_eq!(told(&mut bench), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);
+    bench.data(0, true, 5);
+    assert_eq!(told(&mut bench), [(2, RDATA, vec![5])]);
+}
+
+#[test]
 fn requests_for_spms_reach_the_source_once_for_all() {
     let mut bench = Bench::joined();
     let mut request = Vec::new();

@@ -74,14 +74,14 @@ impl Element {
         };
         for &sqn in sqns.as_slice() {
             let key = key(tsi, sqn);
-            let len = self.kept.find(key).map(<[u8]>::len);
-            let len = len.filter(|&len| {
-                let has_share = self.kept.has_share(way, len);
-                self.counters.rdata_beyond_share += u64::from(!has_share);
-                has_share
-            });
+            let kept = self.kept.find(key).map(<[u8]>::len);
+            let len = kept.filter(|&len| self.kept.has_share(way, len));
             let Some(len) = len else {
                 let reply = self.repairs.nak(now, key, way);
+                if reply == Reply::Repaired {
+                    continue;
+                }
+                self.counters.rdata_beyond_share += u64::from(kept.is_some());
                 sorted.lacking.push(sqn);
                 sorted.is_news |= reply == Reply::PassedOn;
                 sorted.has_room &= reply != Reply::NoRoom;
