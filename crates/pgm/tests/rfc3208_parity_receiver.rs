@@ -7,7 +7,7 @@ use base::{DropReason, Verdict};
 use receiver_kit::{Bench, Sent, data, downstream, dropped, joined_with, nak_body, upstream};
 use towline_pgm::{
     Config, ConfigBuilder, Mode,
-    fec::{Code, Encoder, Numbering, combine},
+    fec::{Code, Encoder, FRAGMENT_BYTES, Numbering, combine, encoded_fragment, fragment_contents},
 };
 use wire::{
     Sqn,
@@ -376,4 +376,27 @@ fn what_is_kept_for_parity_stays_within_its_bound() {
         assert!(kept <= held_pages + bound, "{kept} bytes in group {group}");
     }
     bench.assert_accounts();
+}
+
+#[test]
+fn s11_2_of_several_encoded_options_the_first_of_its_kind_counts() {
+    let code = Code::new(K as usize).unwrap();
+    let none = fragment_contents(None);
+    let mut encoder = Encoder::new(combine, 1, FRAGMENT_BYTES);
+    let parities = encoder.encode(&code, &[&none[..]; K as usize], &[0]);
+    let first: [u8; FRAGMENT_BYTES] = parities.payloads().next().unwrap().try_into().unwrap();
+    let plain = parity_packet(8, 8, 0);
+    let plain = Packet::parse(&plain).unwrap();
+    for change in 1..=u8::MAX {
+        let second = first.map(|byte| byte ^ change);
+        let mut other = encoded_fragment(&second);
+        other.kind = 0x0D;
+        let options = [encoded_fragment(&first), encoded_fragment(&second), other];
+        let options = options.map(PgmOption::Encoded);
+        let parity = flagged(&downstream(), &plain.body(), &options, plain.tsdu());
+        let mut bench = offered();
+        arrive(&mut bench, 8..17, &[9]);
+        assert_eq!(bench.packet(&parity), Verdict::Control);
+        assert_eq!(bench.take_texts(), texts(8..17), "{change}");
+    }
 }

@@ -125,7 +125,10 @@ impl Receiver {
         for option in packet.options() {
             match option {
                 PgmOption::Packed(_) => is_packed = true,
-                PgmOption::Fragment(fragment) => incoming.fragment = Some(fragment),
+                // Of several options of a kind, the first counts (section 11.2).
+                PgmOption::Fragment(fragment) => {
+                    incoming.fragment = incoming.fragment.or(Some(fragment));
+                }
                 PgmOption::Fin => incoming.is_last = true,
                 PgmOption::Join(join) => incoming.join_min = Some(join.min),
                 _ => {}
@@ -345,7 +348,10 @@ impl Receiver {
                 PgmOption::CurrTgsize(last) => {
                     incoming.parity.packet_count = Some(last.packet_count as usize);
                 }
-                PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
+                PgmOption::Encoded(raw) => {
+                    let known = incoming.parity.fragment;
+                    incoming.parity.fragment = known.or_else(|| encoded_contents(&raw));
+                }
                 _ => {}
             }
         }
