@@ -611,7 +611,9 @@ fn s15_2_1_a_back_off_of_one_network_goes_no_further() {
         SOURCE,
         &[PgmOption::NakBackOffInterval(told), PgmOption::Fin],
     );
-    for (_, _, bytes) in bench.take() {
+    let sent = bench.take();
+    assert_eq!(sent.len(), 2);
+    for (_, _, bytes) in sent {
         let packet = Packet::parse(&bytes).unwrap();
         assert!(packet.options().eq([PgmOption::Fin]));
     }
