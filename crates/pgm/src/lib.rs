@@ -22,7 +22,7 @@
 //! | `source/log` | ring and index of sent and unsent packets: the window's edges |
 //! | `source/write`, `source/transmit`, `source/upstream` | messages in, datagrams out, NAKs in |
 //! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
-//! | `source/polling`, `receiver/poll` | receivers counted by polls, and their replies |
+//! | `source/polling`, `poll` | receivers counted by polls, and their replies |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
 //! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
 //! | `element` | between networks: gathers NAKs, sends repairs only where packets are missing |
@@ -101,6 +101,8 @@ mod element;
 pub use element::{Element, ElementCounters, ElementSetup, ElementTimers, Way};
 
 pub mod fec;
+
+mod poll;
 
 mod queue;
 

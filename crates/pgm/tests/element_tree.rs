@@ -93,6 +93,7 @@ impl World {
                 repairs_max: 10_000,
                 queue_bytes_max: 8 << 20,
                 kept_bytes_max: 0,
+                seed: 1,
             };
             nodes.push(Node {
                 machine: Machine::Element(Box::new(Element::new(setup))),

@@ -8,7 +8,10 @@ use driver::{Driver, Turn};
 use net::{Group, Intercept, SystemError, WaysIo};
 use pgm::{ElementSetup, ElementTimers, Way};
 
-use crate::{Error, SessionBuilder, Snapshot, session::Sockets};
+use crate::{
+    Error, SessionBuilder, Snapshot,
+    session::{Sockets, random_u64},
+};
 
 /// The settings of a [`Relay`].
 #[derive(Clone, Debug)]
@@ -83,6 +86,7 @@ impl RelayBuilder {
             repairs_max: REPAIRS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,
             kept_bytes_max: self.kept_bytes_max,
+            seed: random_u64()?,
         };
         let io = WaysIo::new(ios, first.sockets.wait)?;
         let batch = io.batch();

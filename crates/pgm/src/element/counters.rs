@@ -21,6 +21,8 @@ base::counters! {
         ncfs: Packets, "NAK confirmations sent";
         ncfs_heard: Packets, "NAK confirmations of the neighbour upstream";
         spmrs_forwarded: Packets, "SPM requests sent upstream";
+        polls_heard: Packets, "polls of the neighbour upstream";
+        poll_replies: Packets, "replies to polls sent upstream";
         overflowed: Packets, "packets not sent, as too much waited for their way";
         sessions_found: Events, "sources heard for the first time";
         sessions_expired: Events, "sources forgotten, as nothing was heard from them for too long";

@@ -14,7 +14,7 @@ use wire::{
 };
 
 use super::{Element, Session, WaySet, parity::numbering_of, repairs::key};
-use crate::queue::Destination;
+use crate::{poll::Polls, queue::Destination};
 
 impl Element {
     pub(super) fn take_spm(
@@ -62,6 +62,7 @@ impl Element {
             heard: now,
             is_cut_off: false,
             requested: known.and_then(|known| known.requested),
+            polls: known.map_or_else(Polls::default, |known| known.polls),
         };
         self.counters.sessions_found += u64::from(known.is_none());
         self.sessions.insert(tsi, session);
@@ -270,7 +271,7 @@ impl Element {
 
     /// Notes that the source was heard. Fails when the session is unknown, or when the packet did
     /// not come from the neighbour upstream.
-    fn hear(
+    pub(super) fn hear(
         &mut self,
         now: Instant,
         way: usize,

@@ -30,13 +30,17 @@
 //! is dropped and counted.
 //!
 //! Deviation: in RFC 3208 section 7.2, an element sends NCFs with the source's own address. In
-//! section 7.1, it sends NAKs to the address that SPMs name. A UDP socket cannot send with another
-//! host's address. So this element sends everything from its own address. It takes a regular SPM
-//! only when the path in the SPM is the address that the SPM came from. So a forged SPM cannot
-//! direct the NAKs of a network at a third host.
+//! section 7.1, it sends NAKs to the address that SPMs name. The networks of this element may have
+//! no route to each other, and then hosts may drop packets with an address of another network. So
+//! this element sends everything from its own address. It takes a regular SPM only when the path in
+//! the SPM is the address that the SPM came from. So a forged SPM cannot direct the NAKs of a
+//! network at a third host.
 //!
-//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
-//! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.
+//! To a source that counts its receivers by polls, the element is one of them: it replies to the
+//! polls of its upstream neighbour, and sends none. Receivers behind it do not hear these polls.
+//!
+//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 14.5, 15.3.2. The element does
+//! not do redirection (9.5.3): it drops NNAKs and POLRs.
 
 use std::{
     collections::BTreeMap,
@@ -45,14 +49,15 @@ use std::{
 };
 
 use base::{
-    Arrival, Budget, Contract, DropCounters, DropReason, Instant, Outcome, PathId, Run, Verdict,
+    Arrival, Budget, Contract, DropCounters, DropReason, Instant, Outcome, PathId, Rng, Run,
+    Verdict,
 };
 use wire::{
     Sqn,
     pgm::{Body, ChecksumState, Packet, Tsi, verify_checksum},
 };
 
-use crate::{fec::Numbering, queue::PacketQueue};
+use crate::{fec::Numbering, poll::Polls, queue::PacketQueue};
 
 mod counters;
 pub use counters::ElementCounters;
@@ -64,6 +69,8 @@ use kept::Kept;
 
 mod parity;
 use parity::ParityRepairs;
+
+mod polls;
 
 mod repairs;
 use repairs::Repairs;
@@ -84,6 +91,9 @@ pub struct Element {
     repairs: Repairs,
     parity: ParityRepairs,
     kept: Kept,
+    /// The bits by which a poll draws at random who replies.
+    node_bits: u32,
+    rng: Rng,
     counters: ElementCounters,
     drops: DropCounters,
     contract: Contract,
@@ -107,6 +117,8 @@ pub struct ElementSetup {
     pub queue_bytes_max: usize,
     /// Maximum number of bytes of packets that the element keeps for repairs; with 0 it keeps none.
     pub kept_bytes_max: usize,
+    /// Seed of the random wait before a reply to a poll.
+    pub seed: u64,
 }
 
 /// A way from an element: an interface with its group, or a tunnel to one other host.
@@ -197,6 +209,7 @@ struct Session {
     is_cut_off: bool,
     /// The time when a request for an SPM last went upstream.
     requested: Option<Instant>,
+    polls: Polls,
 }
 
 /// A set of ways.
@@ -208,6 +221,10 @@ impl WaySet {
 
     const fn with(self, way: usize) -> Self {
         Self(self.0 | 1 << way)
+    }
+
+    const fn without(self, way: usize) -> Self {
+        Self(self.0 & !(1 << way))
     }
 
     const fn contains(self, way: usize) -> bool {
@@ -222,11 +239,8 @@ impl Element {
     #[must_use]
     pub fn new(setup: ElementSetup) -> Self {
         assert!(setup.ways.len() <= 64, "an element has at most 64 ways");
+        let mut rng = Rng::new(setup.seed);
         let queues = setup
-    const fn without(self, way: usize) -> Self {
-        Self(self.0 & !(1 << way))
-    }
-
             .ways
             .iter()
             .map(|_| PacketQueue::new(setup.queue_bytes_max));
@@ -237,6 +251,8 @@ impl Element {
             sessions: BTreeMap::new(),
             repairs: Repairs::new(setup.timers.settled(), setup.repairs_max),
             parity: ParityRepairs::new(setup.timers.settled(), setup.repairs_max),
+            node_bits: rng.next_u32(),
+            rng,
             counters: ElementCounters::default(),
             drops: DropCounters::default(),
             contract: Contract::default(),
@@ -274,6 +290,7 @@ impl Element {
             self.parity.forget(tsi);
             self.counters.sessions_expired += 1;
         }
+        self.reply_to_polls(now);
         let mut again = Vec::new();
         self.repairs.expire(now, &mut again);
         self.ask_again(again);
@@ -286,8 +303,9 @@ impl Element {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let expiry = self.setup.timers.session_expiry;
-        let over = self.sessions.values().map(|session| session.heard + expiry);
-        let due = over.min().unwrap_or(Instant::NEVER);
+        let of_session = |session: &Session| (session.heard + expiry).min(session.polls.due());
+        let due = self.sessions.values().map(of_session).min();
+        let due = due.unwrap_or(Instant::NEVER);
         let due = due.min(self.repairs.due()).min(self.parity.due());
         (due != Instant::NEVER).then_some(due)
     }
@@ -389,9 +407,8 @@ impl Element {
             Body::Ncf(ncf) => self.take_ncf(now, (way, arrival.source), &packet, ncf),
             Body::Nak(nak) => self.take_nak(now, way, &packet, nak),
             Body::Spmr => self.take_spmr(now, way, header.upstream_tsi()),
-            Body::Poll(_) | Body::Polr(_) | Body::Nnak(_) | Body::Ack(_) => {
-                Err(DropReason::Unexpected)
-            }
+            Body::Poll(poll) => self.take_poll(now, (way, arrival.source), header.tsi(), &poll),
+            Body::Polr(_) | Body::Nnak(_) | Body::Ack(_) => Err(DropReason::Unexpected),
         }
     }
 }

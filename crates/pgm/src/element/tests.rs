@@ -65,6 +65,7 @@ impl Bench {
             repairs_max: 200,
             queue_bytes_max: 64 << 10,
             kept_bytes_max,
+            seed: 1,
         };
         Self {
             element: Element::new(setup),
@@ -142,6 +143,11 @@ impl Bench {
         }
     }
 
+    /// Returns how long it is until `time`.
+    pub(super) fn until(&self, time: Instant) -> Duration {
+        time.since(self.now)
+    }
+
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.element.next_timeout().filter(|&due| due <= end) {
@@ -176,7 +182,7 @@ impl Bench {
     }
 }
 
-fn down(body: &Body, options: &[PgmOption<'_>], tsdu: &[u8]) -> Vec<u8> {
+pub(super) fn down(body: &Body, options: &[PgmOption<'_>], tsdu: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     emit(
         &mut out,
@@ -908,6 +914,18 @@ fn bounds_hold_whatever_is_asked_for() {
     let counters = bench.element.counters();
     let sum = counters.handled_packets + bench.element.drops().total();
     assert_eq!(counters.seen_packets, sum);
+}
+
+#[test]
+fn s9_5_3_2_null_naks_are_not_confirmed_and_leave_no_state() {
+    let mut bench = Bench::joined();
+    let verdict = bench.hand(1, ip(1, 7), &nak_like(Body::Nnak, true, 1, &[5]));
+    assert_eq!(verdict, Verdict::Drop(DropReason::Unexpected));
+    bench.pass(ms(1500));
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.element.repair_count(), 0);
+    bench.data(0, true, 5);
+    assert!(bench.take().is_empty(), "no way waits for the repair");
 }
 
 #[test]

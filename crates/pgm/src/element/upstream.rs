@@ -182,7 +182,8 @@ impl Element {
         self.counters.ncfs += u64::from(is_sent);
     }
 
-    fn send_up(
+    /// Queues a packet for the neighbour upstream. Returns false when there is no room for it.
+    pub(super) fn send_up(
         &mut self,
         session: &Session,
         tsi: Tsi,

@@ -44,7 +44,6 @@ mod gaps;
 mod groups;
 mod held;
 mod outbox;
-mod poll;
 mod spmr;
 mod timing;
 mod window;

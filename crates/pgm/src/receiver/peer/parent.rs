@@ -24,10 +24,8 @@ use wire::{
 use super::{Peer, Shared};
 use crate::{
     ip_udp_header_bytes,
-    receiver::{
-        outbox::{POLR_BYTES, is_fit_for_naks},
-        poll::Polls,
-    },
+    poll::Polls,
+    receiver::outbox::{POLR_BYTES, is_fit_for_naks},
 };
 
 /// What the parent of a session asks of this receiver now.

@@ -1,8 +1,9 @@
-//! The polls by which one sender counts its receivers, and this receiver's replies to them.
+//! The polls by which one sender counts its receivers, and the replies of one receiver or network
+//! element to them.
 //!
 //! The module makes no packets and decides nothing about the sender. In: POLLs of a sender that the
-//! receiver follows, time. Out: when to reply, and with what. A poll costs its sender one packet,
-//! and brings at most one shorter packet from each receiver.
+//! receiver or element follows, time. Out: when to reply, and with what. A poll costs its sender
+//! one packet, and brings at most one shorter packet from each host that it reaches.
 //!
 //! ```text
 //!            random bits match                  due: POLR
@@ -25,9 +26,9 @@ use wire::{
     pgm::{Poll, Polr},
 };
 
-/// The state of one sender's polls at a receiver.
+/// The state of one sender's polls at a receiver or network element.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Polls {
+pub(crate) struct Polls {
     /// Sequence number and round of the latest poll heard.
     last: Option<(Sqn, u16)>,
     /// Sequence number of the latest poll whose first round was heard.
@@ -37,16 +38,16 @@ pub(super) struct Polls {
 
 /// A reply that waits for its time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     due: Instant,
     /// The address to which the reply goes, as the poll says.
-    pub(super) path_nla: IpAddr,
-    pub(super) polr: Polr,
+    pub(crate) path_nla: IpAddr,
+    pub(crate) polr: Polr,
 }
 
 impl Polls {
-    /// Takes a POLL. `node_bits` are this receiver's own random bits, drawn once.
-    pub(super) fn heard(&mut self, now: Instant, poll: &Poll, node_bits: u32, rng: &mut Rng) {
+    /// Takes a POLL. `node_bits` are this host's own random bits, drawn once.
+    pub(crate) fn heard(&mut self, now: Instant, poll: &Poll, node_bits: u32, rng: &mut Rng) {
         let this = (poll.sqn, poll.round);
         if self.last.is_some_and(|(sqn, _)| sqn != poll.sqn) {
             self.reply = None;
@@ -73,18 +74,18 @@ impl Polls {
 
     /// Returns true when the latest poll whose first round was heard has the sequence number `sqn`
     /// or an earlier one; false when no first round was heard.
-    pub(super) fn has_opened(&self, sqn: Sqn) -> bool {
+    pub(crate) fn has_opened(&self, sqn: Sqn) -> bool {
         self.opened
             .is_some_and(|opened| opened == sqn || sqn.is_after(opened))
     }
 
     /// Returns the time at which the waiting reply is due; [`Instant::NEVER`] when none waits.
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         self.reply.map_or(Instant::NEVER, |reply| reply.due)
     }
 
     /// Takes the reply that is due.
-    pub(super) fn expire(&mut self, now: Instant) -> Option<Reply> {
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<Reply> {
         self.reply.take_if(|reply| reply.due <= now)
     }
 }
