@@ -45,7 +45,7 @@ base::counters! {
         refused_greetings: Events, "connections that began with something other than a greeting";
         refused_full: Events, "connections turned away as there were too many";
         late: Events, "connections closed as nothing was said in time";
-        unreached: Events, "connections closed as their sender could not be reached, or ended it";
+        unreached: Events, "connections closed as their sender could not be reached";
         bytes_up: Bytes, "bytes passed on to senders";
         bytes_down: Bytes, "bytes passed on to receivers";
     }
@@ -82,12 +82,17 @@ enum End {
         key: u32,
         said: Vec<u8>,
     },
-    /// Bytes that come on this end go to `other`. `receiver` is the receiver's host if the receiver
-    /// is at this end, and `None` if the sender is.
-    Joined {
-        other: LinkId,
-        receiver: Option<IpAddr>,
-    },
+    /// Bytes that come on this end go to `other`.
+    Joined { other: LinkId, party: Party },
+}
+
+/// Who is at one end of a connection that passes through.
+#[derive(Clone, Copy, Debug)]
+enum Party {
+    /// A receiver, at this host.
+    Receiver(IpAddr),
+    /// The sender of the session; `is_reached` is false until the connection to it is open.
+    Sender { is_reached: bool },
 }
 
 impl Forwarder {
@@ -109,7 +114,11 @@ impl Forwarder {
                 self.links.forget(link);
                 self.part(link);
             }
-            LinkEvent::Opened => {}
+            LinkEvent::Opened => {
+                if let Some(End::Joined { party, .. }) = self.ends.get_mut(&link) {
+                    *party = Party::Sender { is_reached: true };
+                }
+            }
         }
     }
 
@@ -137,10 +146,11 @@ impl Forwarder {
     /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.links.sent(link, taken);
-        if let Some(&End::Joined { other, receiver }) = self.ends.get(&link) {
-            let count = taken as u64;
-            self.counters.bytes_down += count * u64::from(receiver.is_some());
-            self.counters.bytes_up += count * u64::from(receiver.is_none());
+        if let Some(&End::Joined { other, party }) = self.ends.get(&link) {
+            match party {
+                Party::Receiver(_) => self.counters.bytes_down += taken as u64,
+                Party::Sender { .. } => self.counters.bytes_up += taken as u64,
+            }
             let queued = self.links.queued(link).unwrap_or(0);
             if queued <= FORWARD_BYTES_MAX / 2 {
                 self.links.pause(other, false);
@@ -161,9 +171,11 @@ impl Forwarder {
         };
         self.counters.joined += 1;
         self.links.queue_bytes(link, &said);
-        let joined = |other, receiver| End::Joined { other, receiver };
-        self.ends.insert(receivers, joined(link, Some(host)));
-        self.ends.insert(link, joined(receivers, None));
+        let joined = |other, party| End::Joined { other, party };
+        self.ends
+            .insert(receivers, joined(link, Party::Receiver(host)));
+        let sender = Party::Sender { is_reached: false };
+        self.ends.insert(link, joined(receivers, sender));
         self.hold_back(receivers, link);
     }
 
@@ -180,7 +192,7 @@ impl Forwarder {
             matches!(
                 end,
                 End::Joined {
-                    receiver: Some(_),
+                    party: Party::Receiver(_),
                     ..
                 }
             )
@@ -212,7 +224,7 @@ impl Forwarder {
                 peer: other,
                 deadline,
                 ..
-            } => Some((other.ip() != peer.ip(), *deadline, link)),
+            } => Some((host_of(other) != host_of(&peer), *deadline, link)),
             _ => None,
         });
         if let Some((.., link)) = waiting.min() {
@@ -278,8 +290,11 @@ impl Forwarder {
         let most = FORWARDS_MAX as usize;
         let hosts = self.ends.values().filter_map(|end| match end {
             End::Dialling { host, .. } => Some(*host),
-            End::Joined { receiver, .. } => *receiver,
-            End::Greeting { .. } => None,
+            End::Joined {
+                party: Party::Receiver(host),
+                ..
+            } => Some(*host),
+            End::Joined { .. } | End::Greeting { .. } => None,
         });
         hosts.clone().count() < most && share(most / 2, most, hosts, host) == Share::Free
     }
@@ -316,8 +331,9 @@ impl Forwarder {
                 self.dialling.remove(&key);
                 self.links.withdraw(key);
             }
-            Some(End::Joined { other, receiver }) => {
-                self.counters.unreached += u64::from(receiver.is_none());
+            Some(End::Joined { other, party }) => {
+                let is_unreached = matches!(party, Party::Sender { is_reached: false });
+                self.counters.unreached += u64::from(is_unreached);
                 self.ends.remove(&other);
                 self.links.close(other);
             }
@@ -334,6 +350,11 @@ impl Forwarder {
         });
         waiting.min()
     }
+}
+
+/// Returns the host of a peer. A socket for both IP versions names an IPv4 host by an IPv6 address.
+const fn host_of(peer: &SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
 }
 
 #[cfg(test)]

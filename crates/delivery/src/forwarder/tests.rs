@@ -204,9 +204,14 @@ fn who_names_no_session_that_was_heard_is_refused_and_nobody_is_dialled() {
 
 #[test]
 fn a_sender_that_cannot_be_reached_and_a_receiver_that_leaves_end_both_ends() {
-    let mut bench = Bench::joined();
-    assert_eq!(bench.event(100, LinkEvent::Closed, &[]), [Told::Close(1)]);
-    assert_eq!(bench.forwarder.counters().unreached, 1);
+    for (is_reached, unreached) in [(false, 1), (true, 0)] {
+        let mut bench = Bench::joined();
+        if is_reached {
+            assert!(bench.event(100, LinkEvent::Opened, &[]).is_empty());
+        }
+        assert_eq!(bench.event(100, LinkEvent::Closed, &[]), [Told::Close(1)]);
+        assert_eq!(bench.forwarder.counters().unreached, unreached);
+    }
     // The receiver leaves before the dial was even carried out.
     let mut bench = Bench::new();
     let sender_of = |_| Some(sender());
@@ -248,6 +253,23 @@ fn silent_connections_are_closed_in_time_and_one_host_keeps_nobody_out() {
     bench.forwarder.handle_timeout(bench.now);
     assert_eq!(bench.pump().len(), GREETINGS_MAX as usize - 1);
     assert_eq!(bench.forwarder.next_timeout(), None);
+}
+
+#[test]
+fn a_host_has_one_place_in_line_however_its_address_is_written() {
+    let mut bench = Bench::new();
+    let host = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
+    let mut accept = |link, ip: IpAddr| {
+        let peer = SocketAddr::new(ip, 9);
+        bench.now = at(1000 + u64::from(link));
+        bench.event(link, LinkEvent::Accepted { peer }, &[])
+    };
+    accept(0, host(1).into());
+    for link in 1..GREETINGS_MAX {
+        accept(link, host(66).into());
+    }
+    let told = accept(9999, host(66).to_ipv6_mapped().into());
+    assert_eq!(told, [Told::Close(1)], "the oldest of its own host");
 }
 
 #[test]

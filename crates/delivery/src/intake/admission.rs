@@ -63,7 +63,7 @@ impl<S: Store> Transfer<S> {
     }
 
     fn is_of(&self, host: IpAddr) -> bool {
-        self.sender.address.ip() == host
+        self.sender.address.ip().to_canonical() == host.to_canonical()
     }
 
     /// Returns true when a sender at `host` may be this transfer's own sender, restarted. A sender

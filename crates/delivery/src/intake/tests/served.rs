@@ -109,3 +109,36 @@ fn a_sender_that_loses_its_place_after_it_was_greeted_waits_and_is_proven() {
         (0, 1)
     );
 }
+
+#[test]
+fn a_restarted_sender_continues_however_its_address_is_written() {
+    let mut receiver = serving(Choosy::default());
+    let (manifest, _) = tree("a");
+    hear(&mut receiver, at(0), 1, 1, 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &manifest));
+    receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+    // A socket for both IP versions names an IPv4 host by an IPv6 address.
+    let source = match Fabric::address(1).ip() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+        other => other,
+    };
+    let heard = Heard {
+        stream: stream(1, 2),
+        mark: &objects(6),
+        source,
+        path_nla: Some(source),
+    };
+    receiver.mark(at(1), &heard);
+    receiver.observe(at(1), |_| None);
+    open(&mut receiver, at(1), 10);
+    let mut links = (10..20).map(LinkId);
+    let asked = links.find(|&link| receiver.all.iter().any(|it| it.receiver.has_link(link)));
+    say(&mut receiver, asked.unwrap().0, &welcome(6, &manifest));
+    receiver.observe(at(1), |_| None);
+    let counters = receiver.counters();
+    assert_eq!(
+        (counters.transfers_continued, counters.transfers_accepted),
+        (1, 1)
+    );
+}
