@@ -31,6 +31,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("delivery_receiver", delivery::receiver),
     ("delivery_reporter", delivery::reporter),
     ("delivery_sender", delivery::sender),
+    ("element_ops", pgm::element_ops),
     ("link_headers", wire::headers),
     ("link_segments", wire::segments),
     ("object_block", wire::block),

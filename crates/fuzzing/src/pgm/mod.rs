@@ -1,5 +1,8 @@
-//! The two state machines of PGM, each checked against a simple model and driven by lists of
+//! The three state machines of PGM, each checked against a simple model and driven by lists of
 //! operations.
+
+mod element;
+pub use element::element_ops;
 
 mod parity;
 pub use parity::parity_ops;

@@ -445,7 +445,7 @@ impl Seen {
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
+    pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         head
@@ -459,7 +459,7 @@ impl<'a> Bytes<'a> {
         u16::from_be_bytes([self.u8(), self.u8()])
     }
 
-    fn u32(&mut self) -> u32 {
+    pub(super) fn u32(&mut self) -> u32 {
         u32::from_be_bytes([self.u8(), self.u8(), self.u8(), self.u8()])
     }
 }

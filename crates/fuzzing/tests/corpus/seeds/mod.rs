@@ -3,6 +3,7 @@
 mod capture;
 mod delivered;
 mod delivery;
+mod element;
 mod frames;
 mod link;
 mod measure;
@@ -19,6 +20,7 @@ fn write_the_seeds() {
     capture::write_all();
     delivered::write_all();
     delivery::write_all();
+    element::write_all();
     frames::write_all();
     link::write_all();
     measure::write_all();
