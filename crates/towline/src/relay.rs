@@ -90,7 +90,7 @@ impl RelayBuilder {
         };
         let io = WaysIo::new(ios, first.sockets.wait)?;
         let batch = io.batch();
-        let io = Intercept::new(io, first.faults);
+        let io = Intercept::for_paths(io, self.ways.iter().map(|way| way.faults));
         Ok(Relay {
             driver: Driver::new(io, driver::Relay::open(setup), batch),
             ways: joined,
@@ -136,7 +136,7 @@ pub struct RelayWay {
 
 impl Relay {
     /// Starts to describe a relay between places. Each session gives its place, interface, socket
-    /// options, PGM port and control port; the first also gives the faults and the way to wait.
+    /// options, faults, PGM port and control port; the first also gives the way to wait.
     #[must_use]
     pub fn builder(ways: impl IntoIterator<Item = SessionBuilder>) -> RelayBuilder {
         RelayBuilder {

@@ -11,8 +11,8 @@ use std::{
 use sys::poll::{Epoll, Interest};
 use towline::{
     AudienceEvent, Error, Expectation, FileReceiver, FileSender, FileSet, Group, Key,
-    ObjectReceiverEvent, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent,
-    Status, Subscriber, SubscriberThread, TransferReceiverEvent, TransferSenderEvent,
+    ObjectReceiverEvent, Publisher, PublisherThread, Received, Relay, SessionBuilder, SessionEvent,
+    Snapshot, Status, Subscriber, SubscriberThread, TransferReceiverEvent, TransferSenderEvent,
     TransferThread,
 };
 
@@ -359,4 +359,37 @@ fn an_unusable_interface_is_refused_with_the_reason() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("nosuch0"), "{error}");
+}
+
+#[test]
+fn each_network_of_a_relay_has_the_faults_of_its_own_session() {
+    let way = |last: u8, faults: &str| {
+        let place: Group = format!("127.0.0.{last}:175{last}").parse().unwrap();
+        let session = SessionBuilder::new(place).pgm_port(17590);
+        session.faults(faults.parse().unwrap())
+    };
+    let mut relay = Relay::builder([way(31, "seed=1"), way(32, "loss=100%")])
+        .open()
+        .unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut snapshot = Snapshot::default();
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        for (port, count) in [(17531, 1), (17532, 2)] {
+            for _ in 0..count {
+                socket.send_to(b"noise", ("127.0.0.1", port)).unwrap();
+            }
+        }
+        relay.turn().unwrap();
+        snapshot.clear();
+        relay.snapshot(&mut snapshot);
+        let count = |name| snapshot.value_of("intercept", name).unwrap();
+        let [passed, lost] = ["passed", "lost"].map(count);
+        let seen = snapshot.value_of("element", "seen_packets");
+        assert_eq!(seen, Some(passed));
+        if passed >= 3 && lost >= 6 {
+            break;
+        }
+        assert!(Instant::now() < end, "{passed} passed, {lost} lost");
+    }
 }

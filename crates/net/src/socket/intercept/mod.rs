@@ -36,9 +36,10 @@ base::counters! {
 #[derive(Debug)]
 pub struct Intercept<I> {
     inner: I,
-    faults: Faults,
+    /// The faults of each path, with their random numbers. A path beyond the last has those of the
+    /// last.
+    paths: Vec<(Faults, Rng)>,
     is_idle: bool,
-    rng: Rng,
     /// Received buffers. Those from index `next` on still wait to be passed on.
     held: RecvBatch,
     next: usize,
@@ -48,14 +49,25 @@ pub struct Intercept<I> {
 impl<I> Intercept<I> {
     /// Wraps `inner`, to apply `faults` to the datagrams that it receives.
     pub fn new(inner: I, faults: Faults) -> Self {
-        let has_packet_faults = [faults.loss, faults.duplicate, faults.corrupt]
+        Self::for_paths(inner, [faults])
+    }
+
+    /// Wraps `inner`, to apply to each datagram the faults that are listed for its path. The index
+    /// in `faults` is the number of the path.
+    ///
+    /// **Panics** (bug): when `faults` is empty.
+    pub fn for_paths(inner: I, faults: impl IntoIterator<Item = Faults>) -> Self {
+        let paths = faults.into_iter().map(|it| (it, Rng::new(it.seed)));
+        let paths: Vec<_> = paths.collect();
+        assert!(!paths.is_empty(), "there is no path");
+        let has_packet_faults = paths
             .iter()
+            .flat_map(|(faults, _)| [faults.loss, faults.duplicate, faults.corrupt])
             .any(|chance| !chance.is_never());
         Self {
             inner,
-            faults,
+            paths,
             is_idle: !has_packet_faults,
-            rng: Rng::new(faults.seed),
             held: RecvBatch::new(0, 1),
             next: 0,
             counters: InterceptCounters::default(),
@@ -86,9 +98,12 @@ impl<I> Intercept<I> {
                 break;
             };
             self.next += 1;
+            let last = self.paths.len() - 1;
+            let path = usize::from(datagram.arrival.path.0).min(last);
+            let (faults, rng) = &mut self.paths[path];
             let mut spoiler = Spoiler {
-                faults: &self.faults,
-                rng: &mut self.rng,
+                faults,
+                rng,
                 counters: &mut self.counters,
             };
             if let Some(len) = spoiler.copy(bytes, datagram.segment, slot) {
