@@ -258,8 +258,8 @@ fn bind(
     slot: Slot<'_>,
 ) -> bool {
     guard(false, || {
-        let is_whole = len as usize == size_of::<SockAddr>();
-        let (Some(sock), Some(at), true) = (sock, at, is_whole) else {
+        // Programs in C++ give the size of a pointer: OpenPGM's classes for them do.
+        let (Some(sock), Some(at), true) = (sock, at, len > 0) else {
             return false;
         };
         let mut life = sock.life();
