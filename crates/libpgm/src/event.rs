@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
 };
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -41,6 +41,12 @@ impl Event {
     fn add(&self, count: u64) {
         // One that is full stays full.
         let _full = rustix::io::write(&self.0, &count.to_ne_bytes());
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -20,6 +20,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rustix::event::{PollFd, PollFlags, poll};
 use towline::{MessageSink, SessionEvent, Subscriber, Waker};
 
 use crate::{
@@ -51,8 +52,6 @@ pub(crate) struct Incoming {
 #[derive(Debug)]
 pub(crate) struct Shared {
     queue: Mutex<Queue>,
-    /// Signals that the queue holds something, or that no more will come.
-    arrived: Condvar,
     /// Signals that the queue was emptied, or that the threads are to end.
     room: Condvar,
     queued_bytes: AtomicUsize,
@@ -104,7 +103,6 @@ impl Incoming {
     pub(crate) fn new(limit_bytes: usize) -> io::Result<Self> {
         let shared = Shared {
             queue: Mutex::default(),
-            arrived: Condvar::new(),
             room: Condvar::new(),
             queued_bytes: AtomicUsize::new(0),
             limit_bytes,
@@ -200,10 +198,12 @@ impl Incoming {
     }
 
     /// Waits until there is an item, or none will come any more.
-    pub(crate) fn wait(&self) {
-        let is_idle = |queue: &mut Queue| queue.items.is_empty() && queue.failure.is_none();
-        let queue = self.shared.arrived.wait_while(self.shared.queue(), is_idle);
-        drop(queue.unwrap_or_else(PoisonError::into_inner));
+    ///
+    /// # Errors
+    /// When a handler of the program has taken a signal meanwhile.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        poll(&mut [PollFd::new(self.recv(), PollFlags::IN)], None)?;
+        Ok(())
     }
 
     /// Returns true when the next item is there and is a message.
@@ -280,8 +280,6 @@ impl Shared {
             queue.is_raised = true;
             self.recv.raise();
         }
-        drop(queue);
-        self.arrived.notify_all();
     }
 
     fn fail(&self, reason: String) {
@@ -289,8 +287,6 @@ impl Shared {
         queue.failure.get_or_insert(reason);
         queue.is_raised = true;
         self.recv.raise();
-        drop(queue);
-        self.arrived.notify_all();
     }
 
     /// Waits until the program has taken something, at most `time`.

@@ -6,6 +6,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    io,
     mem::MaybeUninit,
     ptr::null_mut,
     sync::PoisonError,
@@ -26,8 +27,13 @@ use crate::{
 enum Came {
     Message(Packet),
     Nothing(Status),
-    Lost { tsi: Tsi, count: u64 },
+    Lost {
+        tsi: Tsi,
+        count: u64,
+    },
     Failed(String),
+    /// A signal of the program's has ended the wait.
+    Interrupted(io::Error),
 }
 
 #[unsafe(no_mangle)]
@@ -202,7 +208,11 @@ fn next(open: &Open, inbox: &mut Inbox, flags: c_int) -> Came {
                 return Came::Lost { tsi, count };
             }
             Err(text) => return Came::Failed(text),
-            Ok(None) if open.may_wait && flags & libc::MSG_DONTWAIT == 0 => open.incoming.wait(),
+            Ok(None) if open.may_wait && flags & libc::MSG_DONTWAIT == 0 => {
+                if let Err(error) = open.incoming.wait() {
+                    return Came::Interrupted(error);
+                }
+            }
             Ok(None) if open.outgoing.is_some() || open.incoming.has_peers() => {
                 return Came::Nothing(Status::TimerPending);
             }
@@ -228,6 +238,13 @@ fn tell(open: &Open, came: Came, slot: Slot<'_>) -> Status {
             let text = format!("port {}: {text}", open.port);
             error::put(slot, &Fault::new(Domain::Recv, Code::Failed, text));
             Status::Eof
+        }
+        Came::Interrupted(error) => {
+            error::put(
+                slot,
+                &error::system(Domain::Recv, "wait for a message", &error),
+            );
+            Status::Error
         }
     }
 }
