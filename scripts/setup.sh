@@ -103,11 +103,47 @@ is_there() {
 setup_tests() {
   setup_packages \
     tshark:tshark tcpdump:tcpdump :libpcap0.8 \
-    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev nm:binutils :python3-zmq :libzmq5 \
-    b3sum:b3sum diff:diffutils \
+    gcc:gcc c++:g++ :libc6-dev pkg-config:pkg-config nm:binutils \
+    :libpgm-dev :libglib2.0-dev :python3-zmq :libzmq5 \
+    b3sum:b3sum diff:diffutils stdbuf:coreutils xz:xz-utils \
     ip:iproute2 ss:iproute2 tc:iproute2 nft:nftables ethtool:ethtool \
     setpriv:util-linux mount:mount script:bsdutils zsh:zsh fish:fish curl:curl \
     'chromium|chromium-browser|google-chrome:chromium'
+  setup_openpgm
+}
+
+# The source of OpenPGM as Debian has it, into target/openpgm: tests build its examples. The
+# system's lists need not name source packages, so apt gets lists of its own for this.
+setup_openpgm() {
+  local into=$PWD/target/openpgm wanted="the source of libpgm" apt log file
+  [ -d "$into" ] && return 0
+  command -v apt-get >/dev/null || { say "skipped: no apt-get here; wanted: $wanted"; return 0; }
+  may_install || { say "skipped: TOWLINE_NO_INSTALL is set; wanted: $wanted"; return 0; }
+  apt=$(mktemp -d)
+  log=$(mktemp)
+  mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial" "$into.part"
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+    case $file in
+      *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources/${file##*/}" ;;
+      *.list) sed -n 's/^deb /deb-src /p' "$file" >"$apt/sources/${file##*/}" ;;
+    esac 2>>"$log" || true
+  done
+  say "fetching $wanted into target/openpgm"
+  if (
+    cd "$apt"
+    set -- apt-get -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/sources" \
+      -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache"
+    # A list that this does not need may fail.
+    "$@" update || true
+    "$@" source --download-only --tar-only libpgm &&
+      tar -xf libpgm_*.orig.tar.* -C "$into.part" --strip-components=2
+  ) >>"$log" 2>&1; then
+    mv "$into.part" "$into"
+    rm -f "$log"
+  else
+    say "skipped: could not fetch $wanted (see $log)"
+  fi
+  rm -rf "$apt" "$into.part"
 }
 
 # What checks spelling and dependencies (scripts/checks.txt), beneath target: each clone has the

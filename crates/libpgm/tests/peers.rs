@@ -18,6 +18,9 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 
+#[path = "peers/examples.rs"]
+mod examples;
+
 #[path = "../../capi/tests/kit/mod.rs"]
 mod kit;
 
@@ -50,29 +53,40 @@ fn directory() -> &'static Path {
     DIRECTORY.get_or_init(|| kit::library("libtowline_libpgm.so", &["libpgm-5.3.so.0"]))
 }
 
+/// What pkg-config says of a library; `None`, with the reason printed, where it is not installed.
+fn flags(library: &str, package: &str) -> Option<String> {
+    let mut pkg_config = Command::new("pkg-config");
+    let flags = pkg_config.args(["--cflags", "--libs", library]).output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        println!("skipped: {library} is not installed (Debian: {package}, pkg-config)");
+        return None;
+    };
+    Some(String::from_utf8(flags.stdout).unwrap())
+}
+
 /// A program of `tests/c`, compiled against libpgm's headers; `None`, with the reason printed,
 /// where it cannot be.
 fn compiled(name: &str) -> Option<PathBuf> {
-    let flags = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "openpgm-5.3"])
-        .output();
-    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
-        println!("skipped: libpgm is not installed (Debian: libpgm-dev, pkg-config)");
-        return None;
-    };
+    compiled_as(name, name, &[])
+}
+
+/// The same, compiled with more flags into a file of another name.
+fn compiled_as(program: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
+    let flags = flags("openpgm-5.3", "libpgm-dev")?;
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: there is no C compiler (Debian: gcc)");
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
-    let program = directory().join(name);
+    let program = directory().join(program);
     // Tests run side by side in one process.
     static COMPILER: Mutex<()> = Mutex::new(());
     let _turn = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.exists() {
-        let flags = String::from_utf8(flags.stdout).unwrap();
         let output = Command::new("cc")
-            .args(["-O1", "-g", "-w", "-o"])
+            .args(["-O1", "-g", "-w"])
+            .args(more)
+            .arg("-o")
             .arg(&program)
             .arg(source)
             .args(flags.split_whitespace())
