@@ -24,6 +24,9 @@ mod examples;
 #[path = "../../capi/tests/kit/mod.rs"]
 mod kit;
 
+#[path = "peers/sanitized.rs"]
+mod sanitized;
+
 /// Runs a test that keeps a processor busy: one at a time, or libpgm's timers come too late.
 fn alone<F: FnOnce() + Send>(body: F) {
     static MACHINE: Mutex<()> = Mutex::new(());
