@@ -9,6 +9,8 @@ use std::{fmt, path::Path};
 
 mod allow;
 
+mod boundary;
+
 mod crates;
 
 mod layout;
@@ -42,6 +44,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
     };
     let sources = source::load_all(root);
     let mut findings = Vec::new();
+    boundary::check(&rules, &sources, &mut findings);
     crates::check(root, &rules, &mut findings);
     layout::check(root, &rules, &mut findings);
     length::check(&sources, &mut findings);

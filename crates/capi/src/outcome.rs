@@ -161,6 +161,14 @@ extern "C" fn towline_version() -> *const c_char {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_panic_becomes_a_result_with_its_text() {
+        assert_eq!(attempt(|| panic!("a bug")), Outcome::Panicked);
+        let said = LAST.with_borrow(String::clone);
+        assert!(said.starts_with("the call panicked"), "{said}");
+        assert_eq!(attempt(|| Ok(Outcome::Again)), Outcome::Again);
+    }
+
     /// Returns the numbers that the header gives to names, in its order.
     fn numbers_of(header_enum: &str) -> Vec<(String, u32)> {
         let header = include_str!("../include/towline.h");

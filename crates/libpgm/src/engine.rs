@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicI32},
 };
 
-use cabi::{Out, give};
+use cabi::{Out, give, guard};
 
 use crate::{error::Slot, log};
 
@@ -14,27 +14,33 @@ static USERS: Mutex<u32> = Mutex::new(0);
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_init(_slot: Slot<'_>) -> bool {
-    log::pgm_messages_init();
-    *USERS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-    true
+    guard(false, || {
+        log::pgm_messages_init();
+        *USERS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        true
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_supported() -> bool {
-    *USERS.lock().unwrap_or_else(PoisonError::into_inner) > 0
+    guard(false, || {
+        *USERS.lock().unwrap_or_else(PoisonError::into_inner) > 0
+    })
 }
 
 /// Ends one use of the library. Returns false when all calls of `pgm_init` were answered already.
 /// Sockets that are open stay open.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_shutdown() -> bool {
-    let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let was_used = *users > 0;
-    *users = users.saturating_sub(1);
-    if was_used {
-        log::pgm_messages_shutdown();
-    }
-    was_used
+    guard(false, || {
+        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_used = *users > 0;
+        *users = users.saturating_sub(1);
+        if was_used {
+            log::pgm_messages_shutdown();
+        }
+        was_used
+    })
 }
 
 /// Does nothing. OpenPGM gives up here the rights that only raw sockets need. This library opens
@@ -44,8 +50,10 @@ extern "C" fn pgm_drop_superuser() {}
 
 /// Converts a time of the library, which is microseconds since 1970, to a `time_t`.
 extern "C" fn since_epoch(time: Option<&u64>, seconds: Out<'_, i64>) {
-    let time = time.copied().unwrap_or_default();
-    give(seconds, i64::try_from(time / 1_000_000).unwrap_or(i64::MAX));
+    guard((), || {
+        let time = time.copied().unwrap_or_default();
+        give(seconds, i64::try_from(time / 1_000_000).unwrap_or(i64::MAX));
+    });
 }
 
 /// Data that programs read by name.

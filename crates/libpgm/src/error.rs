@@ -164,17 +164,19 @@ extern "C" fn pgm_error_free(error: *mut Error) {
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_clear_error(slot: Slot<'_>) {
-    if let Some(slot) = slot {
-        pgm_error_free(std::mem::replace(slot, std::ptr::null_mut()));
-    }
+    guard((), || {
+        if let Some(slot) = slot {
+            pgm_error_free(std::mem::replace(slot, std::ptr::null_mut()));
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_propagate_error(slot: Slot<'_>, error: *mut Error) {
-    match slot {
+    guard((), || match slot {
         Some(slot) if slot.is_null() => *slot = error,
         _ => pgm_error_free(error),
-    }
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -119,50 +119,52 @@ pub(crate) fn tsi_text(tsi: &Tsi) -> String {
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_gsi_print_r(gsi: Option<&Gsi>, room: *mut c_char, len: usize) -> c_int {
-    print_to(gsi.map(|gsi| gsi_text(*gsi)), room, len)
+    print_to(|| gsi.map(|gsi| gsi_text(*gsi)), room, len)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_tsi_print_r(tsi: Option<&Tsi>, room: *mut c_char, len: usize) -> c_int {
-    print_to(tsi.map(tsi_text), room, len)
+    print_to(|| tsi.map(tsi_text), room, len)
 }
 
 /// Returns text that stays until this thread calls `pgm_gsi_print` or `pgm_tsi_print` again.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_gsi_print(gsi: Option<&Gsi>) -> *const c_char {
-    kept(gsi.map(|gsi| gsi_text(*gsi)))
+    kept(|| gsi.map(|gsi| gsi_text(*gsi)))
 }
 
 /// Returns text that stays until this thread calls `pgm_gsi_print` or `pgm_tsi_print` again.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_tsi_print(tsi: Option<&Tsi>) -> *const c_char {
-    kept(tsi.map(tsi_text))
+    kept(|| tsi.map(tsi_text))
 }
 
-fn print_to(text: Option<String>, room: *mut c_char, len: usize) -> c_int {
+fn print_to(text: impl FnOnce() -> Option<String>, room: *mut c_char, len: usize) -> c_int {
     guard(-1, || {
         // SAFETY: the program says that there is room for `len` bytes.
         let room = unsafe { cabi::room(room, len) };
-        match (text, room) {
+        match (text(), room) {
             (Some(text), Some(room)) => cabi::print(&text, room) as c_int,
             _ => -1,
         }
     })
 }
 
-fn kept(text: Option<String>) -> *const c_char {
-    thread_local! {
-        static KEPT: RefCell<[c_char; TEXT_BYTES_MAX]> =
-            const { RefCell::new([0; TEXT_BYTES_MAX]) };
-    }
-    let Some(text) = text else {
-        return std::ptr::null();
-    };
-    KEPT.with_borrow_mut(|kept| {
-        for (place, byte) in kept.iter_mut().zip(text.bytes().chain([0])) {
-            *place = byte.cast_signed();
-        }
-        kept.as_ptr()
+thread_local! {
+    static KEPT: RefCell<[c_char; TEXT_BYTES_MAX]> = const { RefCell::new([0; TEXT_BYTES_MAX]) };
+}
+
+fn kept(text: impl FnOnce() -> Option<String>) -> *const c_char {
+    guard(std::ptr::null(), || {
+        let Some(text) = text() else {
+            return std::ptr::null();
+        };
+        KEPT.with_borrow_mut(|kept| {
+            for (place, byte) in kept.iter_mut().zip(text.bytes().chain([0])) {
+                *place = byte.cast_signed();
+            }
+            kept.as_ptr()
+        })
     })
 }
 

@@ -46,16 +46,19 @@ extern "C" fn pgm_log_set_handler(handler: Option<Handler>, closure: *mut c_void
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pgm_messages_init() {
-    let level = std::env::var("PGM_MIN_LOG_LEVEL").ok();
-    let level = level.and_then(|name| LEVELS.iter().position(|&it| name.starts_with(it)));
-    if let Some(level) = level {
-        pgm_min_log_level.store(level as c_int, Ordering::Relaxed);
-    }
-    let mask = std::env::var("PGM_LOG_MASK").ok();
-    let mask = mask.and_then(|text| c_int::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    if let Some(mask) = mask {
-        pgm_log_mask.store(mask, Ordering::Relaxed);
-    }
+    guard((), || {
+        let level = std::env::var("PGM_MIN_LOG_LEVEL").ok();
+        let level = level.and_then(|name| LEVELS.iter().position(|&it| name.starts_with(it)));
+        if let Some(level) = level {
+            pgm_min_log_level.store(level as c_int, Ordering::Relaxed);
+        }
+        let mask = std::env::var("PGM_LOG_MASK").ok();
+        let mask =
+            mask.and_then(|text| c_int::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+        if let Some(mask) = mask {
+            pgm_log_mask.store(mask, Ordering::Relaxed);
+        }
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,8 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
+use cabi::guard;
+
 /// A flag that programs may set. It has no effect: memory is never cleared before it is freed.
 #[unsafe(no_mangle)]
 static pgm_mem_gc_friendly: AtomicBool = AtomicBool::new(false);
@@ -47,9 +49,11 @@ extern "C" fn pgm_malloc0_n(count: usize, bytes: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_memdup(from: *const c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: the program says that `bytes` bytes are there.
-    let from = unsafe { cabi::bytes(from, bytes) };
-    from.map_or(std::ptr::null_mut(), |from| duplicate(from).cast())
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: the program says that `bytes` bytes are there.
+        let from = unsafe { cabi::bytes(from, bytes) };
+        from.map_or(std::ptr::null_mut(), |from| duplicate(from).cast())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -15,6 +15,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use cabi::guard;
+
 use crate::{
     abi::{Skb, Tsi},
     memory::{pgm_free, pgm_malloc},
@@ -193,16 +195,18 @@ extern "C" fn pgm_skb_under_panic(_skb: *const Skb, _len: u16) -> ! {
 /// Returns true when the buffer's pointers are in order.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_skb_is_valid(skb: Option<&Skb>) -> bool {
-    skb.is_some_and(|skb| {
-        let (head, data) = (skb.head.addr(), skb.data.addr());
-        let (tail, end) = (skb.tail.addr(), skb.end.addr());
-        head != 0
-            && head <= data
-            && data <= tail
-            && tail <= end
-            && usize::from(skb.len) == tail - data
-            && skb.true_size as usize >= size_of::<Skb>() + skb.len as usize
-            && skb.users.load(Ordering::Relaxed) > 0
+    guard(false, || {
+        skb.is_some_and(|skb| {
+            let (head, data) = (skb.head.addr(), skb.data.addr());
+            let (tail, end) = (skb.tail.addr(), skb.end.addr());
+            head != 0
+                && head <= data
+                && data <= tail
+                && tail <= end
+                && usize::from(skb.len) == tail - data
+                && skb.true_size as usize >= size_of::<Skb>() + skb.len as usize
+                && skb.users.load(Ordering::Relaxed) > 0
+        })
     })
 }
 

@@ -54,7 +54,7 @@ extern "C" fn pgm_gsr_to_string(
     room: *mut c_char,
     len: usize,
 ) -> *mut c_char {
-    print_to(request.map(group_text), room, len)
+    print_to(|| request.map(group_text), room, len)
 }
 
 #[unsafe(no_mangle)]
@@ -63,14 +63,14 @@ extern "C" fn pgm_addrinfo_to_string(
     room: *mut c_char,
     len: usize,
 ) -> *mut c_char {
-    print_to(info.map(info_text), room, len)
+    print_to(|| info.map(info_text), room, len)
 }
 
-fn print_to(text: Option<String>, place: *mut c_char, len: usize) -> *mut c_char {
+fn print_to(text: impl FnOnce() -> Option<String>, place: *mut c_char, len: usize) -> *mut c_char {
     guard(std::ptr::null_mut(), || {
         // SAFETY: the program says that there is room for `len` bytes.
         let room = unsafe { cabi::room(place, len) };
-        match (text, room) {
+        match (text(), room) {
             (Some(text), Some(room)) => {
                 cabi::print(&text, room);
                 place

@@ -243,11 +243,10 @@ extern "C" fn pgm_bind3(
     recv_len: u32,
     slot: Slot<'_>,
 ) -> bool {
-    let is_whole = |len: u32| len as usize >= size_of::<InterfaceReq>();
-    if !is_whole(send_len) || !is_whole(recv_len) {
-        return false;
-    }
-    bind(sock, at, len, [send, recv], slot)
+    guard(false, || {
+        let is_whole = |len: u32| len as usize >= size_of::<InterfaceReq>();
+        is_whole(send_len) && is_whole(recv_len) && bind(sock, at, len, [send, recv], slot)
+    })
 }
 
 fn bind(

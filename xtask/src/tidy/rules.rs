@@ -11,6 +11,8 @@ pub(crate) struct Rules {
     pub(super) dev_internal: Vec<String>,
     /// Crates from outside that any crate may use in its tests.
     pub(super) dev_external: Vec<String>,
+    /// Functions for C that need nothing to stop panics.
+    pub(super) cannot_panic: Vec<String>,
 }
 
 pub(crate) struct CrateRule {
@@ -37,6 +39,7 @@ impl Rules {
             crates: crates.collect(),
             dev_internal: strings(table.get("dev_internal")),
             dev_external: strings(table.get("dev_external")),
+            cannot_panic: strings(table.get("cannot_panic")),
         })
     }
 
