@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Ours, alone, compiled, compiled_as, finish, lab, on, talk};
+use super::{Ours, alone, compiled, compiled_as, finish, lab, on, talk, text};
 
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
@@ -38,5 +38,23 @@ fn messages_are_lent_and_freed_without_a_fault() {
             assert!(text.contains("wrong 0\n"), "{how}: {text}");
             assert!(text.contains("received 2000 messages"), "{how}: {text}");
         }
+    });
+}
+
+/// Without it, a sanitizer that is switched off would look like a library without a fault.
+#[test]
+fn a_socket_that_is_never_closed_is_found() {
+    alone(|| {
+        let Some(program) = compiled_as("leak-sanitized", "leak", &SANITIZERS) else {
+            return;
+        };
+        let lab = lab(0);
+        let output = on(lab.host(0), Ours, &program, "").output().unwrap();
+        let said = text(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(
+            said.contains("LeakSanitizer") && said.contains("pgm_socket"),
+            "{said}"
+        );
     });
 }
