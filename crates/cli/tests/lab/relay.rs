@@ -15,25 +15,25 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// The sender's network is the cable `e1`, that of the receivers the switch, `e0`.
-const NEAR: &str = "239.192.0.1@e1:7500";
-const FAR: &str = "239.192.0.1@e0:7500";
+pub(crate) const NEAR: &str = "239.192.0.1@e1:7500";
+pub(crate) const FAR: &str = "239.192.0.1@e0:7500";
 
 /// A sender on host 0, a relay on host 1, and `receivers` more hosts on the relay's other side.
-fn two_networks(receivers: u8) -> Lab {
+pub(crate) fn two_networks(receivers: u8) -> Lab {
     let lab = Lab::new(&LabSpec::new(2 + receivers)).unwrap();
     lab.add_cable(0, 1).unwrap();
     lab.unplug(0).unwrap();
     lab
 }
 
-fn relay(host: &Host, words: &str) -> End {
+pub(crate) fn relay(host: &Host, words: &str) -> End {
     let relay = End::start(towline(host, &format!("relay {words} --json")));
     relay.await_session();
     relay
 }
 
 /// Ends a relay, which is no failure, and reads its report.
-fn end(relay: End) -> Value {
+pub(crate) fn end(relay: End) -> Value {
     relay.signal("-INT");
     let (status, text) = relay.finish(LIMIT);
     assert_eq!(status.code(), Some(0), "{text}");
