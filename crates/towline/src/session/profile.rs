@@ -5,6 +5,9 @@
 //! that the user gives override those of the profile, by the rule of [`Profile::beside`]. The table
 //! has only what is published about the other implementations.
 
+#[cfg(test)]
+mod golden;
+
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
@@ -161,12 +164,6 @@ const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, SocketAddr};
-
-    use base::{Arrival, Budget, Outcome, PathId, Socket};
-    use pgm::{Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
-    use wire::pgm::{Gsi, Tsi};
-
     use super::*;
     use crate::{SessionBuilder, session::options::SESSION_OPTIONS};
 
@@ -236,101 +233,6 @@ mod tests {
             ] {
                 assert_eq!(made(&order, names).1, [own.1, "2s"], "{order:?}");
             }
-        }
-    }
-
-    /// Packets in the format of RFC 3208: identifier 1.2.3.4.5.6, source port 40000, sequence
-    /// number 7.
-    const SPM: &str = "9c401d4c0003ab330102030405060000000000000000000700000006000100000a000001\
-                       0004000c8808000100000008";
-    const ODATA: &str = "9c401d4c0400f5810102030405060005000000070000000768656c6c6f";
-    const ODATA_WITH_SYN: &str = "9c401d4c04016870010203040506000500000007000000070004000\
-                                  88d04000068656c6c6f";
-    /// One message in two packets.
-    const FRAGMENTS: [&str; 2] = [
-        "9c401d4c0401c340010203040506000500000007000000070004001481100000000000070000000000000009\
-         667261672d",
-        "9c401d4c0401dc3b010203040506000400000008000000070004001481100000000000070000000500000009\
-         6d656e74",
-    ];
-
-    fn bytes(hex: &str) -> Vec<u8> {
-        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        (0..hex.len()).step_by(2).map(byte).collect()
-    }
-
-    /// These programs cannot run here, so the test uses packets as the RFC prescribes them for
-    /// their settings.
-    #[test]
-    fn profiles_of_programs_that_are_not_here_send_and_take_the_rfcs_packets() {
-        let [sender, listener, group] =
-            ["10.0.0.1", "10.0.0.2", "239.192.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
-        let tsi = Tsi {
-            gsi: Gsi([1, 2, 3, 4, 5, 6]),
-            port: 40_000,
-        };
-        let (path, group) = (PathId(0), SocketAddr::new(group, 7_500));
-        for (name, odata) in [("ms-pgm", ODATA_WITH_SYN), ("ibm", ODATA), ("tibco", ODATA)] {
-            let session = SessionBuilder::new("239.192.0.1".parse().unwrap());
-            let session = session.set("profile", name).unwrap();
-            let config = session.config.fec_group(8).build().unwrap();
-            let now = base::Instant::from_nanos(1_000_000_000);
-            let mut source = Source::new(
-                config,
-                SourceSetup {
-                    tsi,
-                    destination_port: 7_500,
-                    group,
-                    nla: sender,
-                    path,
-                    first_sqn: 7,
-                    seed: 1,
-                    mark: None,
-                },
-                now,
-            );
-            source.offer(b"hello").unwrap();
-            let mut sent = Vec::new();
-            let budget = Budget {
-                bytes: 64_000,
-                datagrams: 1,
-            };
-            while let Some(run) = source.poll_run(now, budget) {
-                sent.extend(run.datagrams().map(<[u8]>::to_vec));
-                source.run_done(now, Outcome::Sent { datagrams: 1 });
-            }
-            // The checksum, the SPM's own sequence number (drawn at random) and the window are not
-            // compared.
-            let spm = bytes(SPM);
-            let like_spm = |packet: &Vec<u8>| {
-                packet[..6] == spm[..6] && packet[8..16] == spm[8..16] && packet[28..] == spm[28..]
-            };
-            assert!(sent.iter().any(like_spm), "{name}: {sent:02x?}");
-            assert!(sent.contains(&bytes(odata)), "{name}: {sent:02x?}");
-            let mut receiver = Receiver::new(
-                config,
-                ReceiverSetup {
-                    mode: Mode::Sequence,
-                    destination_port: 7_500,
-                    group,
-                    path,
-                    seed: 1,
-                    is_protected: false,
-                    own_nla: listener,
-                },
-                now,
-            );
-            let from = Arrival::from(SocketAddr::new(sender, 0), Socket::Group);
-            let mut heard = Vec::new();
-            for packet in FRAGMENTS {
-                receiver.handle(now, &from, &bytes(packet));
-                while let Some(ready) = receiver.pop_ready() {
-                    if let Ready::Message { data, .. } = ready {
-                        heard.push(data.to_vec());
-                    }
-                }
-            }
-            assert_eq!(heard, [b"frag-ment"], "{name}");
         }
     }
 }
