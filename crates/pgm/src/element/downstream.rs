@@ -228,7 +228,7 @@ impl Element {
         if self.kept.find(key).is_none() {
             self.kept.keep(key, tpdu);
         }
-        let ways = self.repairs.rdata(key);
+        let ways = self.repairs.rdata(now, key);
         self.send_repair(ways, tpdu);
         Ok(())
     }

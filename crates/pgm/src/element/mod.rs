@@ -164,7 +164,8 @@ pub struct ElementTimers {
     /// How long a confirmed NAK waits for its repair (NAK_RDATA_IVL).
     pub rdata_wait: Duration,
     /// The time after a confirmation in which the element passes on no further NAK for the packet
-    /// (NAK_ELIM_IVL). A value above a quarter of `rdata_wait` counts as that quarter.
+    /// (NAK_ELIM_IVL). A value above a quarter of `rdata_wait` counts as that quarter. When repairs
+    /// take long, the element waits twice their average time, up to that quarter.
     pub elimination: Duration,
     /// The time after which the element forgets a session of which it hears nothing.
     pub session_expiry: Duration,

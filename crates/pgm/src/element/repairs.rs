@@ -16,6 +16,10 @@
 //!   Answered     ELIM_IVL is over: to none
 //! ```
 //!
+//! A repair may take longer than ELIM_IVL, on a long way or from a busy host. A NAK that was passed
+//! on again meanwhile would bring a second repair. So ELIM_IVL grows with the time that repairs
+//! take, up to a quarter of RDATA_IVL.
+//!
 //! In every state, the element repairs a packet that it has for each way once in ELIM_IVL. It drops
 //! NAKs that come by such a way within that time. Other ways may wait for a repair from upstream
 //! meanwhile: those that have had their share of the element's own repairs.
@@ -37,6 +41,8 @@ use super::{
 pub(super) struct Repairs {
     timers: ElementTimers,
     packets: Timed<Repair>,
+    /// The average time from a NAK that was passed on to its repair.
+    repair_time: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +52,8 @@ struct Repair {
     /// The ways that the element has repaired the packet for, and until when that counts.
     given: WaySet,
     given_until: Instant,
+    /// The time when a NAK for the packet was first passed on.
+    asked_at: Option<Instant>,
     state: State,
 }
 
@@ -95,6 +103,7 @@ impl Repairs {
         Self {
             timers,
             packets: Timed::new(repairs_max),
+            repair_time: None,
         }
     }
 
@@ -120,6 +129,7 @@ impl Repairs {
             let due = now + self.timers.repeat_every;
             let pending = Repair {
                 ways,
+                asked_at: known.asked_at.or(Some(now)),
                 state,
                 ..known
             };
@@ -149,10 +159,10 @@ impl Repairs {
             ways: known.ways.without(way),
             given: given.with(way),
             given_until: now + self.timers.elimination,
-            state: known.state,
+            ..known
         };
         if answered.ways == WaySet::NONE {
-            answered.state = State::Answered;
+            (answered.state, answered.asked_at) = (State::Answered, None);
             self.packets.set(key, answered.given_until, answered);
         } else if let Some(entry) = self.packets.get_mut(key) {
             // The others still wait for a repair from upstream, with the timer that they have.
@@ -171,7 +181,7 @@ impl Repairs {
         }
         let confirmed = Repair {
             state: State::Outstanding {
-                eliminated_until: now + self.timers.elimination,
+                eliminated_until: now + self.elimination(),
             },
             ..self.known(now, key)
         };
@@ -181,13 +191,25 @@ impl Repairs {
 
     /// Takes a repair from upstream: forgets the packet and returns the ways that asked for it.
     /// Returns no way, and forgets nothing, when the element has just repaired the packet itself.
-    pub(super) fn rdata(&mut self, key: Key) -> WaySet {
+    pub(super) fn rdata(&mut self, now: Instant, key: Key) -> WaySet {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
         if self.packets.get(key).is_some_and(is_answered) {
             return WaySet::NONE;
         }
         let missing = self.packets.remove(key);
+        if let Some(asked_at) = missing.and_then(|entry| entry.asked_at) {
+            let time = now.since(asked_at);
+            let average = self.repair_time.map(|known| (known * 7 + time) / 8);
+            self.repair_time = average.or(Some(time));
+        }
         missing.map_or(WaySet::NONE, |entry| entry.ways)
+    }
+
+    /// Returns the time after a confirmation in which no further NAK for the packet is passed on.
+    fn elimination(&self) -> Duration {
+        let time = self.repair_time.unwrap_or_default();
+        let long = (time * 2).min(self.timers.rdata_wait / 4);
+        self.timers.elimination.max(long)
     }
 
     /// Returns what is known of a packet; of one without repair state, that nothing is missing.
@@ -196,6 +218,7 @@ impl Repairs {
             ways: WaySet::NONE,
             given: WaySet::NONE,
             given_until: now,
+            asked_at: None,
             state: State::Answered,
         };
         self.packets.get(key).copied().unwrap_or(none)

@@ -431,6 +431,40 @@ fn s7_4_the_elimination_interval_is_a_part_of_the_wait_for_the_repair() {
 }
 
 #[test]
+fn s7_4_the_elimination_interval_grows_with_the_time_that_repairs_take() {
+    let mut bench = Bench::joined();
+    // Repairs take 60 ms; the source would repair twice what it is asked for again before that.
+    for sqn in 0..40 {
+        bench.nak(1, &[sqn]);
+        bench.ncf(0, &[sqn]);
+        bench.pass(ms(60));
+        bench.data(0, true, sqn);
+    }
+    bench.nak(1, &[90]);
+    bench.ncf(0, &[90]);
+    for (wait, goes_on) in [(90, false), (20, false), (20, true)] {
+        bench.pass(ms(wait));
+        bench.take();
+        bench.nak(1, &[90]);
+        assert_eq!(!passed_on(&mut bench).is_empty(), goes_on);
+    }
+    // However long repairs take, half a second is the most.
+    let mut bench = Bench::joined();
+    for sqn in 0..40 {
+        bench.nak(1, &[sqn]);
+        bench.ncf(0, &[sqn]);
+        bench.pass(ms(1900));
+        bench.data(0, true, sqn);
+    }
+    bench.nak(1, &[90]);
+    bench.ncf(0, &[90]);
+    bench.pass(ms(501));
+    bench.take();
+    bench.nak(1, &[90]);
+    assert_eq!(passed_on(&mut bench), [[90]]);
+}
+
+#[test]
 fn s7_5_an_ncf_that_nobody_asked_for_anticipates_naks_for_a_time() {
     let mut bench = Bench::joined();
     bench.ncf(0, &[5]);
