@@ -3,7 +3,7 @@
 
 mod source_kit;
 
-use base::{CounterSet as _, DropReason, Verdict};
+use base::{Budget, CounterSet as _, DropReason, Outcome, Verdict};
 use source_kit::{Bench, Seen, TSI, nak_body};
 use towline_pgm::{
     Config, ConfigBuilder,
@@ -267,6 +267,35 @@ fn s11_4_requests_for_one_group_are_consolidated() {
         [(0, 4), (0, 5)],
         "never the same again"
     );
+}
+
+#[test]
+fn s11_4_parity_on_demand_follows_that_which_its_group_gets_unasked() {
+    let mut bench = bench(&[("fec_proactive", "2")]);
+    bench.drain();
+    for number in 0..K {
+        bench.source.offer(&message(number, 50)).unwrap();
+    }
+    // The data of the group leaves, and no parity yet.
+    while bench.source.unsent() < bench.source.lead() {
+        let budget = Budget {
+            bytes: 64_000,
+            datagrams: 64,
+        };
+        let run = bench.source.poll_run(bench.now, budget).unwrap();
+        let datagrams = run.datagram_count();
+        bench
+            .source
+            .run_done(bench.now, Outcome::Sent { datagrams });
+    }
+    assert_eq!(parity_nak(&mut bench, &[(0, 1)]), Verdict::Control);
+    bench.drain();
+    let sent: Vec<_> = parities(&bench)
+        .iter()
+        .map(|it| (it.kind, it.index))
+        .collect();
+    let (odata, rdata) = (PacketType::Odata, PacketType::Rdata);
+    assert_eq!(sent, [(odata, 0), (odata, 1), (rdata, 2)]);
 }
 
 #[test]
