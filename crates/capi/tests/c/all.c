@@ -2,11 +2,14 @@
  *
  *   all ADDRESS DIRECTORY    the interface's address, and an empty directory
  */
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <towline.h>
 
@@ -182,6 +185,28 @@ static void files(void) {
   towline_session_free(session);
 }
 
+/* A file of files() goes into a connection between two sockets of this program. */
+static void connections(void) {
+  struct sockaddr_in at = {.sin_family = AF_INET};
+  socklen_t at_len = sizeof at;
+  int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(inet_pton(AF_INET, address, &at.sin_addr) == 1);
+  CHECK(bind(listener, (struct sockaddr*)&at, sizeof at) == 0 && listen(listener, 1) == 0);
+  CHECK(getsockname(listener, (struct sockaddr*)&at, &at_len) == 0);
+  CHECK(connect(from, (struct sockaddr*)&at, sizeof at) == 0);
+  int to = accept(listener, NULL, NULL);
+  char path[500], got[20] = "";
+  snprintf(path, sizeof path, "%s/sent.txt", directory);
+  int file = open(path, O_RDONLY);
+  uint64_t written = 0;
+  CHECK(towline_transmit_file(from, "<<", 2, file, 2, 4, ">", 1, &written) == TOWLINE_OK && written == 7);
+  CHECK(recv(to, got, 7, MSG_WAITALL) == 7 && !strcmp(got, "<<file>"));
+  CHECK(towline_transmit_file(from, NULL, 0, file, 100, 4, NULL, 0, &written) == TOWLINE_SYSTEM && written == 0);
+  CHECK(towline_transmit_file(from, NULL, 1, file, 0, 1, NULL, 0, &written) == TOWLINE_INVALID);
+  CHECK(towline_transmit_file(-1, NULL, 0, file, 0, 1, NULL, 0, NULL) == TOWLINE_INVALID);
+  close(file), close(to), close(from), close(listener);
+}
+
 static void interfaces(void) {
   towline_interface all[50];
   size_t count = 0, is_there = 0;
@@ -198,6 +223,7 @@ int main(int count, char** words) {
   interfaces();
   messages();
   files();
+  connections();
   printf("all is as the header says\n");
   return 0;
 }
