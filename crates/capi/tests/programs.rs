@@ -7,7 +7,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::OnceLock,
 };
 
@@ -18,6 +18,7 @@ mod interface;
 mod kit;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// A directory with the library under the names that the linker and programs ask for.
 fn directory() -> &'static Path {
@@ -71,7 +72,12 @@ fn on(host: &Host, program: &Path, words: &[&str]) -> Command {
 }
 
 fn finish(mut command: Command) -> String {
-    let output = command.output().unwrap();
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    ended(piped.spawn().unwrap())
+}
+
+fn ended(program: Child) -> String {
+    let output = program.wait_with_output().unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     let text = format!("{out}{err}");
     assert!(output.status.success(), "{}: {text}", output.status);
@@ -98,40 +104,47 @@ fn every_function_does_what_the_header_says() {
 
 #[test]
 fn nothing_is_amiss_under_the_sanitizers() {
-    isolated(|| {
-        let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        run_all("all-sanitized", &flags);
-    });
+    isolated(|| run_all("all-sanitized", &SANITIZERS));
 }
 
 #[test]
 fn the_examples_do_their_job() {
-    isolated(|| {
-        let Some(publish) = compiled("examples/publish.c", "publish", &[]) else {
-            return;
-        };
-        let subscribe = compiled("examples/subscribe.c", "subscribe", &[]).unwrap();
-        let files = compiled("examples/files.c", "files", &[]).unwrap();
-        let lab = Lab::new(&LabSpec::new(2)).unwrap();
-        let [from, to] = [lab.host(0), lab.host(1)];
-        let hearing = on(to, &subscribe, &["239.192.77.1:7501"]).spawn().unwrap();
-        let said = finish(on(from, &publish, &["239.192.77.1:7501", "hello", "all"]));
-        assert_eq!(said, "1 of 1 receiver confirmed\n");
-        let heard = hearing.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&heard.stdout), "hello\nall\n");
-        let incoming = directory().join("incoming");
-        fs::create_dir(&incoming).unwrap();
-        let words = ["receive", "239.192.77.2:7502", incoming.to_str().unwrap()];
-        let receiving = on(to, &files, &words).spawn().unwrap();
-        let file = format!("{HERE}/examples/files.c");
-        let said = finish(on(from, &files, &["send", "239.192.77.2:7502", &file]));
-        assert!(said.ends_with("bytes, proven\n"), "{said}");
-        assert!(receiving.wait_with_output().unwrap().status.success());
-        assert_eq!(
-            fs::read(incoming.join("files.c")).unwrap(),
-            fs::read(file).unwrap()
-        );
-    });
+    isolated(|| run_examples("", &[]));
+}
+
+#[test]
+fn the_examples_do_their_job_under_the_sanitizers() {
+    isolated(|| run_examples("-sanitized", &SANITIZERS));
+}
+
+fn run_examples(suffix: &str, flags: &[&str]) {
+    let compiled = |name: &str| {
+        let source = format!("examples/{name}.c");
+        compiled(&source, &format!("{name}{suffix}"), flags)
+    };
+    let Some(publish) = compiled("publish") else {
+        return;
+    };
+    let subscribe = compiled("subscribe").unwrap();
+    let files = compiled("files").unwrap();
+    let lab = Lab::new(&LabSpec::new(2)).unwrap();
+    let [from, to] = [lab.host(0), lab.host(1)];
+    let hearing = on(to, &subscribe, &["239.192.77.1:7501"]).spawn().unwrap();
+    let said = finish(on(from, &publish, &["239.192.77.1:7501", "hello", "all"]));
+    assert_eq!(said, "1 of 1 receiver confirmed\n");
+    assert_eq!(ended(hearing), "hello\nall\n");
+    let incoming = directory().join(format!("incoming{suffix}"));
+    fs::create_dir(&incoming).unwrap();
+    let words = ["receive", "239.192.77.2:7502", incoming.to_str().unwrap()];
+    let receiving = on(to, &files, &words).spawn().unwrap();
+    let file = format!("{HERE}/examples/files.c");
+    let said = finish(on(from, &files, &["send", "239.192.77.2:7502", &file]));
+    assert!(said.ends_with("bytes, proven\n"), "{said}");
+    assert_eq!(ended(receiving), "delivered\n");
+    assert_eq!(
+        fs::read(incoming.join("files.c")).unwrap(),
+        fs::read(file).unwrap()
+    );
 }
 
 fn install(words: &[&str]) {
