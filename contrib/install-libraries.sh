@@ -17,7 +17,7 @@ crate=$(dirname "$0")/../crates/capi
 if [ "$built" = --remove ]; then
   rm -f "$root/lib/libtowline.so" "$root/lib/libtowline.so.0" "$root/include/towline.h" \
     "$root/lib/pkgconfig/towline.pc" "$root/lib/cmake/towline/towline-config.cmake" \
-    "$root/lib/towline/libpgm-5.3.so.0"
+    "$root/lib/cmake/towline/towline-config-version.cmake" "$root/lib/towline/libpgm-5.3.so.0"
   rmdir "$root/lib/towline" "$root/lib/cmake/towline" 2>/dev/null || true
   echo "removed the libraries for C from $root"
   exit
@@ -44,5 +44,6 @@ fill() {
 }
 fill towline.pc pkgconfig
 fill towline-config.cmake cmake/towline
+fill towline-config-version.cmake cmake/towline
 install -m 755 "$built/libtowline_libpgm.so" "$root/lib/towline/libpgm-5.3.so.0"
 echo "installed libtowline beneath $root, and the stand-in for libpgm in $root/lib/towline"

@@ -103,7 +103,7 @@ is_there() {
 setup_tests() {
   setup_packages \
     tshark:tshark tcpdump:tcpdump :libpcap0.8 \
-    gcc:gcc c++:g++ :libc6-dev pkg-config:pkg-config nm:binutils \
+    gcc:gcc c++:g++ :libc6-dev pkg-config:pkg-config nm:binutils cmake:cmake make:make \
     :libpgm-dev :libglib2.0-dev :python3-zmq :libzmq5 \
     b3sum:b3sum diff:diffutils stdbuf:coreutils xz:xz-utils \
     ip:iproute2 ss:iproute2 tc:iproute2 nft:nftables ethtool:ethtool \

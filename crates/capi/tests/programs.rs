@@ -13,6 +13,8 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 
+mod installed;
+
 mod interface;
 
 mod kit;
@@ -147,45 +149,28 @@ fn run_examples(suffix: &str, flags: &[&str]) {
     );
 }
 
-fn install(words: &[&str]) {
-    let script = Path::new(HERE).join("../../contrib/install-libraries.sh");
-    let output = Command::new("sh").arg(script).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}");
-}
-
-/// Every file beneath a directory.
-fn files(at: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path());
-    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
-    let below = directories.iter().flat_map(|path| self::files(path));
-    files.into_iter().chain(below).collect()
+/// Returns the block of code in `language` that the book's page for C shows.
+fn of_the_page(language: &str) -> String {
+    let page = fs::read_to_string(format!("{HERE}/../../docs/src/jobs/c.md")).unwrap();
+    let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+    rest.split("```").next().unwrap().to_owned()
 }
 
 #[test]
-fn what_is_installed_is_found_by_pkg_config_and_goes_away_again() {
-    let (built, prefix) = (directory().join("built"), directory().join("prefix"));
-    fs::create_dir(&built).unwrap();
-    fs::create_dir(&prefix).unwrap();
-    // Which libraries they are does not matter to the script.
-    for name in ["libtowline_capi.so", "libtowline_libpgm.so"] {
-        fs::copy(directory().join("libtowline.so.0"), built.join(name)).unwrap();
-    }
-    let prefix_text = prefix.to_str().unwrap();
-    install(&[built.to_str().unwrap(), prefix_text]);
-    assert_eq!(files(&prefix).len(), 6);
-    let flags = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "towline"])
-        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-        .output();
-    match flags {
-        Ok(flags) => {
-            let flags = String::from_utf8(flags.stdout).unwrap();
-            let expected = format!("-I{prefix_text}/include -L{prefix_text}/lib -ltowline");
-            assert_eq!(flags.trim(), expected);
-        }
-        Err(_) => println!("skipped: there is no pkg-config (Debian: pkg-config)"),
-    }
-    install(&["--remove", prefix_text]);
-    assert_eq!(files(&prefix), Vec::<PathBuf>::new());
+fn the_program_of_the_book_sends_its_message() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let body = of_the_page("c").replace("eth0", "e0");
+        let head = "#include <stdio.h>\n#include <towline.h>\nint main(void) {\n";
+        let source = directory().join("book.c");
+        fs::write(&source, format!("{head}{body}return 0;\n}}\n")).unwrap();
+        let Some(program) = compiled(source.to_str().unwrap(), "book", &SANITIZERS) else {
+            return;
+        };
+        let subscribe = compiled("examples/subscribe.c", "book-subscribe", &[]).unwrap();
+        let group = "239.192.0.1:7500";
+        let hearing = on(lab.host(1), &subscribe, &[group]).spawn().unwrap();
+        assert_eq!(finish(on(lab.host(0), &program, &[])), "1 confirmed\n");
+        assert_eq!(ended(hearing), "hello\n");
+    });
 }
