@@ -12,8 +12,8 @@ use towline_pgm::{
 use wire::{
     Sqn,
     pgm::{
-        Addressing, Body, CurrTgsize, Flags, Packet, ParityPrm, ParityReading, PgmOption,
-        emit_flagged,
+        Addressing, Body, CurrTgsize, Flags, Mark, Packet, ParityPrm, ParityReading, PgmOption,
+        Profile, emit_flagged,
     },
 };
 
@@ -133,6 +133,31 @@ fn s11_5_loss_is_asked_for_by_count_once_its_group_is_complete() {
     assert_eq!((counters.recovered_sqns, counters.parity_kept), (2, 2));
     assert_eq!(counters.parity_asked, 2);
     bench.assert_accounts();
+}
+
+/// OpenPGM 5.3 aborts when it is asked for the parity that it offers. Towline with `fec_form`
+/// openpgm makes the same offer.
+#[test]
+fn what_openpgm_offers_is_asked_for_only_where_a_mark_shows_that_it_is_not_openpgm() {
+    let offer = ParityPrm::new(false, true, K, ParityReading::OpenPgm);
+    let options = [
+        PgmOption::ParityPrm(offer),
+        PgmOption::Mark(Mark::new(Profile::Messages, 1)),
+    ];
+    for (options, asked) in [
+        (&options[..1], (vec![9, 12], vec![])),
+        (&options, (vec![], vec![8 + 1])),
+    ] {
+        let mut bench = joined_with(Mode::Sequence, Config::builder(), 0);
+        arrive(&mut bench, 1..8, &[]);
+        for _ in 0..2 {
+            bench.spm(7, options);
+        }
+        bench.take_sent();
+        arrive(&mut bench, 8..17, &[9, 12]);
+        bench.pass_ms(5);
+        assert_eq!(take_asked(&mut bench), asked, "{options:?}");
+    }
 }
 
 #[test]

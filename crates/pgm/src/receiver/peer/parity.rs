@@ -95,10 +95,14 @@ impl Peer {
             self.offer.clear(&mut shared.store);
             return;
         };
-        let reading = if self.spms.mark.is_some() {
-            ParityReading::Rfc
-        } else {
+        // One flag means unasked parity by the RFC, and parity on demand by OpenPGM. A sender with
+        // a mark may use it either way, and answers requests. OpenPGM 5.3 aborts at the first
+        // request for the parity that it offers.
+        let is_marked = self.spms.mark.is_some();
+        let reading = if is_marked && !offer.is_on_demand(ParityReading::Rfc) {
             ParityReading::Lax
+        } else {
+            ParityReading::Rfc
         };
         self.offer.is_on_demand = offer.is_on_demand(reading);
         self.offer.is_proactive = offer.is_proactive(reading);

@@ -70,8 +70,8 @@ pub enum ParityReading {
     Rfc,
     /// OpenPGM's meaning: pro-active is 0x01, on-demand is 0x02.
     OpenPgm,
-    /// For peers of an unknown implementation. A reader takes either bit as an offer of both kinds;
-    /// a sender that offers either kind sets both bits.
+    /// For peers that may mean either. A reader takes either bit as an offer of both kinds; a
+    /// sender that offers either kind sets both bits.
     #[default]
     Lax,
 }
