@@ -9,7 +9,7 @@
 use std::{ffi::c_int, net::IpAddr, time::Duration};
 
 use towline::{
-    Config, ConfigBuilder, Encapsulation, Intervals, LateJoin, Pace, Rate, SocketOptions,
+    Config, ConfigBuilder, Encapsulation, FecForm, Intervals, LateJoin, Pace, Rate, SocketOptions,
 };
 
 use crate::{
@@ -224,6 +224,7 @@ impl Settings {
             .clamp(EXPIRY_MIN, EXPIRY_MAX);
         let retries = |number| self.size(number).clamp(1, RETRIES_MAX) as u32;
         let data_retries = retries(Number::NakDataRetries);
+                .fec_form(FecForm::OpenPgm)
         let asks = (self.micros(Number::NakRdataIvl) * data_retries).clamp(ASK_MIN, SPM_MAX);
         let ambient = Config::default().spm_ambient().min(expiry / 3);
         let defaults = Config::default();
