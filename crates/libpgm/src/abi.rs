@@ -174,7 +174,8 @@ pub(crate) struct Skb {
 }
 
 /// Parity parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct FecInfo {
     pub(crate) block: u8,
     pub(crate) proactive: u8,
@@ -201,6 +202,8 @@ pub(crate) const GROUP_SOURCE_REQ_BYTES: usize = 264;
 pub(crate) const GROUP_AT: usize = 8;
 pub(crate) const SOURCE_AT: usize = 136;
 pub(crate) const ADDRESS_AT: usize = 264;
+/// The length of PGMCC's parameters in bytes.
+pub(crate) const PGMCC_BYTES: usize = 12;
 /// The IP protocol of PGM, and the level of its socket options.
 pub(crate) const IPPROTO_PGM: c_int = 113;
 
@@ -223,15 +226,68 @@ impl From<Status> for c_int {
     }
 }
 
+// What is read byte by byte. `tests/layouts.txt` has the rest.
 const _: () = {
-    assert!(size_of::<Tsi>() == 8 && size_of::<SockAddr>() == 10);
-    assert!(size_of::<InterfaceReq>() == 136 && size_of::<GroupReq>() == 392);
     assert!(std::mem::offset_of!(GroupReq, group) == GROUP_AT);
     assert!(std::mem::offset_of!(GroupReq, source) == SOURCE_AT);
     assert!(std::mem::offset_of!(GroupReq, address) == ADDRESS_AT);
-    assert!(size_of::<AddrInfo>() == 32 && size_of::<MsgV>() == 136);
-    assert!(size_of::<IoVec>() == 16 && size_of::<Error>() == 16);
-    assert!(size_of::<Skb>() == 184 && std::mem::offset_of!(Skb, len) == 104);
-    assert!(std::mem::offset_of!(Skb, header) == 112);
-    assert!(std::mem::offset_of!(Skb, users) == 180);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of `tests/layouts.txt` for a structure and its members, by their names in C.
+    macro_rules! layout {
+        ($lines:ident, $whole:literal $kind:ty $(, $part:literal $member:ident)*) => {
+            $lines.push(format!("{} {}", $whole, size_of::<$kind>()));
+            $({
+                $lines.push(format!(
+                    "{}.{} {} {}",
+                    $whole,
+                    $part,
+                    std::mem::offset_of!($kind, $member),
+                    size_of_member(|whole: &$kind| &whole.$member),
+                ));
+            })*
+        };
+    }
+
+    fn size_of_member<T, M>(_: fn(&T) -> &M) -> usize {
+        size_of::<M>()
+    }
+
+    /// The list is what `<pgm/pgm.h>` has: `tests/peers/api.rs` compares it with the header.
+    #[test]
+    fn structures_are_laid_out_as_listed() {
+        let mut lines: Vec<String> = Vec::new();
+        layout!(lines, "pgm_gsi_t" Gsi);
+        layout!(lines, "pgm_tsi_t" Tsi, "gsi" gsi, "sport" sport);
+        layout!(lines, "pgm_sockaddr_t" SockAddr, "sa_port" port, "sa_addr" tsi);
+        layout!(lines, "pgm_interface_req_t" InterfaceReq, "ir_interface" index,
+            "ir_scope_id" scope_id, "ir_address" address);
+        layout!(lines, "pgm_group_source_req" GroupReq, "gsr_interface" interface,
+            "gsr_group" group, "gsr_source" source, "gsr_addr" address);
+        layout!(lines, "pgm_addrinfo_t" AddrInfo, "ai_family" family,
+            "ai_recv_addrs_len" recv_len, "ai_recv_addrs" recv, "ai_send_addrs_len" send_len,
+            "ai_send_addrs" send);
+        layout!(lines, "pgm_fecinfo_t" FecInfo, "block_size" block,
+            "proactive_packets" proactive, "group_size" group,
+            "ondemand_parity_enabled" on_demand, "var_pktlen_enabled" var_pktlen);
+        layout!(lines, "pgm_pgmccinfo_t" [u8; PGMCC_BYTES]);
+        layout!(lines, "pgm_iovec" IoVec, "iov_base" base, "iov_len" len);
+        layout!(lines, "pgm_msgv_t" MsgV, "msgv_len" len, "msgv_skb" skb);
+        layout!(lines, "pgm_sk_buff_t" Skb, "link_" link, "sock" sock, "tstamp" tstamp,
+            "tsi" tsi, "sequence" sequence, "__padding" padding, "cb" control, "len" len,
+            "pgm_header" header, "pgm_opt_fragment" fragment, "pgm_opt_pgmcc_data" pgmcc,
+            "pgm_data" data_header, "head" head, "data" data, "tail" tail, "end" end,
+            "truesize" true_size, "users" users);
+        layout!(lines, "pgm_error_t" Error, "domain" domain, "code" code, "message" message);
+        layout!(lines, "group_req" [u8; GROUP_REQ_BYTES]);
+        layout!(lines, "group_source_req" [u8; GROUP_SOURCE_REQ_BYTES]);
+        layout!(lines, "pgm_header" [u8; crate::packet::PGM_HEADER_BYTES]);
+        layout!(lines, "pgm_data" [u8; crate::packet::DATA_HEADER_BYTES]);
+        let listed: Vec<&str> = include_str!("../tests/layouts.txt").lines().collect();
+        assert_eq!(lines, listed);
+    }
+}

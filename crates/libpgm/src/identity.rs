@@ -19,6 +19,13 @@ fn gsi_of(data: &[u8]) -> Gsi {
     Gsi([a, b, c, d, e, f])
 }
 
+/// Draws two random bytes; a system without random numbers gives zeros.
+pub(crate) fn random_bytes() -> [u8; 2] {
+    let mut bytes = [0; 2];
+    let _read = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    bytes
+}
+
 fn host_name() -> Result<String, Fault> {
     let name = rustix::system::uname();
     let name = name.nodename().to_string_lossy().into_owned();
@@ -29,6 +36,7 @@ fn host_name() -> Result<String, Fault> {
     Ok(name)
 }
 
+/// The address of this host, and two random bytes.
 fn gsi_of_host_address() -> Result<Gsi, Fault> {
     let name = host_name()?;
     let mut found = (name.as_str(), 0)
@@ -40,7 +48,8 @@ fn gsi_of_host_address() -> Result<Gsi, Fault> {
     });
     let text = "this host's name has no IPv4 address; give it one in /etc/hosts";
     let ip = v4.ok_or_else(|| Fault::new(Domain::Interface, Code::NoName, text))?;
-    Ok(gsi_of(&ip.octets()))
+    let ([a, b, c, d], [e, f]) = (ip.octets(), random_bytes());
+    Ok(Gsi([a, b, c, d, e, f]))
 }
 
 fn put_gsi(place: Out<'_, Gsi>, slot: Slot<'_>, made: Result<Gsi, Fault>) -> bool {

@@ -15,7 +15,8 @@ use crate::memory;
 /// A function of the program that takes a message of `level`.
 type Handler = extern "C" fn(level: c_int, message: *const c_char, closure: *mut c_void);
 
-/// Which roles a program wants to hear of. All messages of this library are of the role session.
+/// Which roles a program wants to hear of. This library's messages are of the roles
+/// network and session.
 #[unsafe(no_mangle)]
 static pgm_log_mask: AtomicI32 = AtomicI32::new(0xffff);
 
@@ -23,7 +24,8 @@ static pgm_log_mask: AtomicI32 = AtomicI32::new(0xffff);
 #[unsafe(no_mangle)]
 static pgm_min_log_level: AtomicI32 = AtomicI32::new(LEVEL_NORMAL);
 
-static HANDLER: Mutex<(Handler, Closure)> = Mutex::new((ignore, Closure(std::ptr::null_mut())));
+static HANDLER: Mutex<(Option<Handler>, Closure)> =
+    Mutex::new((None, Closure(std::ptr::null_mut())));
 
 /// What a program wants to have back with each message.
 #[derive(Clone, Copy)]
@@ -33,13 +35,14 @@ struct Closure(*mut c_void);
 // called by any thread.
 unsafe impl Send for Closure {}
 
-/// Drops a message: the first handler. A program that wants messages sets its own.
-extern "C" fn ignore(_level: c_int, _message: *const c_char, _closure: *mut c_void) {}
-
-/// Sets the handler of messages, and returns the former one; null sets the first handler again.
+/// Sets the handler of messages, and returns the former one. Null, which is the first one, stands
+/// for none.
 #[unsafe(no_mangle)]
-extern "C" fn pgm_log_set_handler(handler: Option<Handler>, closure: *mut c_void) -> Handler {
-    let next = (handler.unwrap_or(ignore), Closure(closure));
+extern "C" fn pgm_log_set_handler(
+    handler: Option<Handler>,
+    closure: *mut c_void,
+) -> Option<Handler> {
+    let next = (handler, Closure(closure));
     let mut current = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut *current, next).0
 }
@@ -64,16 +67,32 @@ pub(crate) extern "C" fn pgm_messages_init() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pgm_messages_shutdown() {}
 
-/// Gives the program's handler a warning.
+/// Gives the program's handler a warning; without a handler, the warning is dropped.
 pub(crate) fn warn(text: &str) {
-    let is_wanted = pgm_min_log_level.load(Ordering::Relaxed) <= LEVEL_WARNING
-        && pgm_log_mask.load(Ordering::Relaxed) & ROLE_SESSION != 0;
+    tell(LEVEL_WARNING, ROLE_SESSION, text, |_| ());
+}
+
+/// Gives the program's handler a line of what the program asked for; without a handler, prints it.
+#[expect(
+    clippy::print_stdout,
+    reason = "printing is what the program asked for"
+)]
+pub(crate) fn answer(text: &str) {
+    tell(LEVEL_NORMAL, ROLE_NETWORK, text, |text| println!("{text}"));
+}
+
+fn tell(level: c_int, role: c_int, text: &str, otherwise: impl FnOnce(&str)) {
+    let is_wanted = pgm_min_log_level.load(Ordering::Relaxed) <= level
+        && pgm_log_mask.load(Ordering::Relaxed) & role != 0;
     if !is_wanted {
         return;
     }
     let (handler, closure) = *HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(handler) = handler else {
+        return otherwise(text);
+    };
     let message = memory::text(text);
-    guard((), || handler(LEVEL_WARNING, message, closure.0));
+    guard((), || handler(level, message, closure.0));
     memory::pgm_free(message.cast());
 }
 
@@ -83,4 +102,5 @@ const LEVELS: [&str; 7] = [
 ];
 const LEVEL_NORMAL: c_int = 3;
 const LEVEL_WARNING: c_int = 4;
+const ROLE_NETWORK: c_int = 0x002;
 const ROLE_SESSION: c_int = 0x010;

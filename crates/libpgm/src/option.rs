@@ -164,7 +164,7 @@ fn set(settings: &mut Settings, name: Number, value: &[u8]) -> bool {
     match name {
         Number::HeartbeatSpm => set_heartbeat(settings, value),
         Number::UseFec => set_fec(settings, value),
-        Number::UsePgmcc => set_pgmcc(value),
+        Number::UsePgmcc => set_pgmcc(settings, value),
         Number::SendGroup
         | Number::JoinGroup
         | Number::LeaveGroup
@@ -227,12 +227,13 @@ fn set_fec(settings: &mut Settings, value: &[u8]) -> bool {
 
 /// Takes PGMCC's parameters, and does nothing with them but warn: the engine sends no PGMCC
 /// options, and no receiver needs them to receive.
-fn set_pgmcc(value: &[u8]) -> bool {
-    let is_taken = value.len() == PGMCC_BYTES;
-    if is_taken {
+fn set_pgmcc(settings: &mut Settings, value: &[u8]) -> bool {
+    let taken = value.try_into().ok();
+    if let Some(pgmcc) = taken {
+        settings.pgmcc = pgmcc;
         log::warn("PGM_USE_PGMCC has no effect: the rate is that of PGM_TXW_MAX_RTE");
     }
-    is_taken
+    taken.is_some()
 }
 
 fn set_group(settings: &mut Settings, name: Number, value: &[u8]) -> bool {
@@ -247,7 +248,10 @@ fn set_group(settings: &mut Settings, name: Number, value: &[u8]) -> bool {
     };
     let at = settings.groups.iter().position(|it| *it == group);
     match (name, at) {
-        (Number::SendGroup, _) => settings.send_group = Some(group),
+        (Number::SendGroup, _) => {
+            settings.send_group = Some(group);
+            settings.send_request = value[..GROUP_REQ_BYTES].try_into().ok();
+        }
         (Number::LeaveGroup | Number::LeaveSourceGroup, Some(at)) => {
             settings.groups.remove(at);
         }
@@ -335,16 +339,24 @@ fn get(life: &Life, name: Number) -> Option<Vec<u8>> {
             let numbers = settings.heartbeat.iter().flat_map(|it| it.to_ne_bytes());
             Some(numbers.collect())
         }
-        Number::UseFec => settings.fec.map(|fec| {
+        Number::UseFec => {
             let FecInfo {
                 block,
                 proactive,
                 group,
                 on_demand,
                 var_pktlen,
-            } = fec;
-            vec![block, proactive, group, on_demand.into(), var_pktlen.into()]
-        }),
+            } = settings.fec.unwrap_or_default();
+            Some(vec![
+                block,
+                proactive,
+                group,
+                on_demand.into(),
+                var_pktlen.into(),
+            ])
+        }
+        Number::UsePgmcc => Some(settings.pgmcc.to_vec()),
+        Number::SendGroup => Some(settings.send_request().to_vec()),
         _ => {
             let (_, _, is_told) = Number::TABLE[name.index()];
             is_told.then(|| settings.get(name).to_ne_bytes().to_vec())
@@ -362,7 +374,6 @@ fn time_bytes(time: Duration) -> Vec<u8> {
 }
 
 const FIRST: c_int = 0x2000;
-const PGMCC_BYTES: usize = 12;
 /// The most groups that a socket joins.
 const GROUPS_MAX: usize = 20;
 /// When a program that has nothing to wait for should call again. No timer of the session waits for

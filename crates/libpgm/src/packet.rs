@@ -216,23 +216,27 @@ extern "C" fn pgm_skb_is_valid(skb: Option<&Skb>) -> bool {
 extern "C" fn pgm_pkt_offset(can_fragment: bool, pgmcc_family: u16) -> usize {
     let fragment = if can_fragment { FRAGMENT_BYTES } else { 0 };
     let pgmcc = match pgmcc_family.into() {
-        libc::AF_INET => 16,
-        libc::AF_INET6 => 28,
+        libc::AF_INET => 13,
+        libc::AF_INET6 => 25,
         _ => 0,
     };
-    let options = match fragment + pgmcc {
-        0 => 0,
-        some => OPTION_LENGTH_BYTES + some,
+    let heads = if can_fragment || pgmcc_family != 0 {
+        OPTION_HEADS_BYTES
+    } else {
+        0
     };
-    HEAD_BYTES + options
+    HEAD_BYTES + heads + fragment + pgmcc
 }
 
 const TYPE_ODATA: u8 = 0x04;
-const PGM_HEADER_BYTES: usize = 16;
+pub(crate) const PGM_HEADER_BYTES: usize = 16;
+pub(crate) const DATA_HEADER_BYTES: usize = 8;
 /// The bytes of both headers of a data packet.
-const HEAD_BYTES: usize = PGM_HEADER_BYTES + 8;
-const FRAGMENT_BYTES: usize = 16;
-const OPTION_LENGTH_BYTES: usize = 4;
+const HEAD_BYTES: usize = PGM_HEADER_BYTES + DATA_HEADER_BYTES;
+/// The bytes of a fragment's option without its head, and of the option that has the length of all
+/// with the head of the next one. OpenPGM counts one head, also before two options.
+const FRAGMENT_BYTES: usize = 13;
+const OPTION_HEADS_BYTES: usize = 4 + 3;
 
 #[cfg(test)]
 mod tests {

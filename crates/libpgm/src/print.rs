@@ -5,7 +5,10 @@ use std::ffi::c_char;
 use cabi::guard;
 use towline::Interfaces;
 
-use crate::abi::{AddrInfo, Address, GroupReq};
+use crate::{
+    abi::{AddrInfo, Address, GroupReq},
+    log,
+};
 
 fn address_text(address: &Address) -> String {
     address
@@ -80,9 +83,8 @@ fn print_to(text: impl FnOnce() -> Option<String>, place: *mut c_char, len: usiz
     })
 }
 
-/// Prints the interfaces and their addresses to standard output.
+/// Tells the interfaces and their addresses by messages, or prints them where there is no handler.
 #[unsafe(no_mangle)]
-#[expect(clippy::print_stdout, reason = "printing is what the function is for")]
 extern "C" fn pgm_if_print_all() {
     guard((), || {
         let Ok(all) = Interfaces::read() else {
@@ -90,7 +92,7 @@ extern "C" fn pgm_if_print_all() {
         };
         for one in all.list() {
             for address in &one.addresses {
-                println!("#{} {} {}", one.index, one.name, address.ip);
+                log::answer(&format!("#{} {} {}", one.index, one.name, address.ip));
             }
         }
     });

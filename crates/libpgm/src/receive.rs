@@ -142,7 +142,7 @@ extern "C" fn pgm_recvmsgv(
             {
                 let mut packet = Packet::of_loss(tsi, count, micros());
                 packet.set_sock(pointer);
-                place.write(msgv(0, packet.share()));
+                place.write(msgv(1, packet.share()));
                 // ZeroMQ frees the buffer, and then reads the session from it. So the inbox holds
                 // it, too.
                 inbox.lend(packet);

@@ -13,7 +13,7 @@ use towline::{
 };
 
 use crate::{
-    abi::{APDU_BYTES_MAX, FRAGMENTS_MAX, FecInfo},
+    abi::{APDU_BYTES_MAX, FRAGMENTS_MAX, FecInfo, GROUP_AT, GROUP_REQ_BYTES, PGMCC_BYTES},
     option::Number,
 };
 
@@ -23,7 +23,11 @@ pub(crate) struct Settings {
     values: Values,
     pub(crate) heartbeat: Vec<c_int>,
     pub(crate) fec: Option<FecInfo>,
+    /// The parameters of PGMCC, which are only told again.
+    pub(crate) pgmcc: [u8; PGMCC_BYTES],
     pub(crate) send_group: Option<GroupSetting>,
+    /// What the program has set the sending group with.
+    pub(crate) send_request: Option<[u8; GROUP_REQ_BYTES]>,
     pub(crate) groups: Vec<GroupSetting>,
     pub(crate) receive_buffer_bytes: usize,
     pub(crate) is_v6: bool,
@@ -62,6 +66,18 @@ impl Settings {
 
     pub(crate) fn is_set(&self, number: Number) -> bool {
         self.get(number) != 0
+    }
+
+    /// Returns the sending group as the program has set it, with the port that packets go to.
+    pub(crate) fn send_request(&self) -> [u8; GROUP_REQ_BYTES] {
+        let Some(mut request) = self.send_request else {
+            return [0; GROUP_REQ_BYTES];
+        };
+        // What a program leaves between the interface and the group is whatever was there.
+        request[4..GROUP_AT].fill(0);
+        let port = self.get(Number::UdpEncapMcastPort) as u16;
+        request[GROUP_AT + 2..GROUP_AT + 4].copy_from_slice(&port.to_be_bytes());
+        request
     }
 
     fn size(&self, number: Number) -> usize {
@@ -208,6 +224,7 @@ impl Settings {
             .linger(LINGER);
         if let Some(fec) = self.fec {
             config = config
+                .fec_form(FecForm::OpenPgm)
                 .fec_group(fec.group.into())
                 .fec_on_demand(fec.on_demand)
                 .fec_proactive(fec.proactive.into())
@@ -224,7 +241,6 @@ impl Settings {
             .clamp(EXPIRY_MIN, EXPIRY_MAX);
         let retries = |number| self.size(number).clamp(1, RETRIES_MAX) as u32;
         let data_retries = retries(Number::NakDataRetries);
-                .fec_form(FecForm::OpenPgm)
         let asks = (self.micros(Number::NakRdataIvl) * data_retries).clamp(ASK_MIN, SPM_MAX);
         let ambient = Config::default().spm_ambient().min(expiry / 3);
         let defaults = Config::default();

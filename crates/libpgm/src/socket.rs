@@ -27,6 +27,7 @@ use crate::{
     abi::{IPPROTO_PGM, InterfaceReq, SockAddr, Tsi},
     error::{self, Code, Domain, Fault, Slot},
     incoming::{Inbox, Incoming},
+    identity::random_bytes,
     log,
     option::Number,
     outgoing::{Events, Outgoing},
@@ -336,10 +337,7 @@ fn by_index(index: u32) -> Result<Option<Selector>, Fault> {
 
 /// Draws a data-source port other than the destination's.
 fn random_port(other: u16) -> u16 {
-    let mut bytes = [0; 2];
-    // A system without random numbers leaves 0 here, which is replaced below.
-    let _read = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
-    match u16::from_ne_bytes(bytes) {
+    match u16::from_ne_bytes(random_bytes()) {
         port if port == other || port == 0 => other ^ 1,
         port => port,
     }

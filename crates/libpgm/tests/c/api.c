@@ -14,9 +14,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <pgm/pgm.h>
+
+/* Exported, and without a header: how much room to leave before a message in a buffer to send. */
+size_t pgm_pkt_offset(bool can_fragment, sa_family_t pgmcc_family);
 
 /* Interfaces are named by their address: libpgm looks a name up in the DNS first. */
 static const char* address;
@@ -47,6 +51,12 @@ static void identifiers(void) {
   gethostname(host, sizeof host);
   pgm_gsi_create_from_string(&other, host, -1);
   printf("is the name's %d\n", pgm_gsi_equal(&gsi, &other));
+  int made = pgm_gsi_create_from_addr(&gsi, &error);
+  /* Two random bytes follow the address. */
+  const uint8_t* ip = gsi.identifier;
+  printf("gsi of address %d", made);
+  if (made) printf(" %d.%d.%d.%d", ip[0], ip[1], ip[2], ip[3]);
+  show_error("", &error);
   pgm_tsi_t tsi = PGM_TSI_INIT, same;
   pgm_gsi_create_from_data(&tsi.gsi, data, sizeof data);
   tsi.sport = htons(4711);
@@ -74,12 +84,19 @@ static void errors(void) {
   pgm_set_error(NULL, 1, 2, "nobody asked");
   pgm_prefix_error(&into, "nothing there");
   printf("nothing to prefix: %d\n", into == NULL);
+  pgm_set_error(&into, 1, 2, "freed");
+  pgm_error_free(into);
+  pgm_error_free(NULL);
   printf("errno");
   for (int i = 0; i < 134; i++) printf(" %d", pgm_error_from_errno(i));
   printf("\nh_errno");
   for (int i = -1; i < 6; i++) printf(" %d", pgm_error_from_h_errno(i));
   printf("\neai");
   for (int i = -15; i < 2; i++) printf(" %d", pgm_error_from_eai_errno(i, EPERM));
+  printf("\nwindows");
+  for (int i = -1; i < 200; i++) printf(" %d", pgm_error_from_win_errno(i));
+  printf("\nwinsock");
+  for (int i = 10000; i < 10120; i++) printf(" %d", pgm_error_from_wsa_errno(i));
   printf("\n");
 }
 
@@ -93,6 +110,99 @@ static void memory(void) {
   printf("memory %d %d %d %s %d\n", a[9], zero[7], many[31], same, pgm_malloc(0) == NULL);
   free(pgm_malloc_n(2, 3));
   pgm_free(a), pgm_free(zero), pgm_free(many), pgm_free(same), pgm_free(NULL);
+  printf("gc friendly %d", pgm_mem_gc_friendly);
+  pgm_mem_gc_friendly = true;
+  printf(" %d\n", pgm_mem_gc_friendly);
+  pgm_mem_gc_friendly = false;
+}
+
+/* What the environment says of messages. */
+static void levels(const char* level, const char* mask) {
+  setenv("PGM_MIN_LOG_LEVEL", level, 1), setenv("PGM_LOG_MASK", mask, 1);
+  pgm_min_log_level = 3, pgm_log_mask = 0xfff;
+  pgm_messages_init();
+  printf("levels of %s %s: %d %x", level, mask, pgm_min_log_level, pgm_log_mask);
+  pgm_messages_init();
+  pgm_messages_shutdown(), pgm_messages_shutdown();
+  printf(" %d %x\n", pgm_min_log_level, pgm_log_mask);
+  unsetenv("PGM_MIN_LOG_LEVEL"), unsetenv("PGM_LOG_MASK");
+}
+
+static void messages(void) {
+  const char* names[] = {"DEBUG", "TRACE", "MINOR", "NORMAL", "WARNING", "ERROR", "FATAL", "warning", "", "7"};
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++) levels(names[i], i % 2 ? "0x120" : "0xfed");
+  pgm_min_log_level = 3, pgm_log_mask = 0xffff;
+}
+
+/* What a library was built of differs; that it says so does not. */
+static void build(void) {
+  const char* texts[] = {pgm_build_date, pgm_build_time, pgm_build_system, pgm_build_machine, pgm_build_revision};
+  printf("build");
+  for (unsigned i = 0; i < 5; i++) printf(" %d", texts[i] && strlen(texts[i]) < 100);
+  printf("\n");
+}
+
+/* What the library says by messages, when it is asked to tell the interfaces. */
+static char said[20000];
+static int said_level;
+static void heard(const int level, const char* message, void* closure) {
+  if (closure) said_level = level, strcat(said, message);
+}
+
+static void find_interfaces(const char* by) {
+  printf("interfaces %s: own %d loopback %d name %d level %d\n", by, !!strstr(said, address),
+         !!strstr(said, "127.0.0.1"), !!strstr(said, "lo"), said_level);
+  memset(said, 0, sizeof said);
+}
+
+/* The list is for people, but what it must have is in it: by messages, or without a handler printed. */
+static void interfaces(void) {
+  FILE* file = tmpfile();
+  int out = dup(1);
+  pgm_log_set_handler(NULL, NULL);
+  dup2(fileno(file), 1);
+  pgm_if_print_all();
+  fflush(stdout);
+  dup2(out, 1), close(out);
+  rewind(file);
+  said[fread(said, 1, sizeof said - 1, file)] = 0;
+  fclose(file);
+  find_interfaces("printed");
+  pgm_log_set_handler(heard, said);
+  pgm_if_print_all();
+  pgm_log_set_handler(heard, NULL);
+  find_interfaces("told");
+}
+
+/* How a process ends that puts too much into a buffer: 0 behind its end, 1 before its beginning. */
+static void panics(int which) {
+  struct pgm_sk_buff_t* skb = pgm_alloc_skb(10);
+  pid_t child = fork();
+  if (!child) {
+    close(2);
+    if (which) pgm_skb_under_panic(skb, 3);
+    pgm_skb_over_panic(skb, 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  printf("panic %d: %s\n", which, WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "none");
+  pgm_free_skb(skb);
+}
+
+static void buffers(void) {
+  int families[] = {0, AF_INET, AF_INET6};
+  printf("offsets");
+  for (int i = 0; i < 6; i++) printf(" %zu", pgm_pkt_offset(i % 2, families[i / 2]));
+  struct pgm_sk_buff_t* skb = pgm_alloc_skb(100);
+  printf("\nbuffer %d", pgm_skb_is_valid(skb));
+  pgm_skb_reserve(skb, 24);
+  memcpy(pgm_skb_put(skb, 3), "abc", 3);
+  printf(" %d %d %d", pgm_skb_headroom(skb), pgm_skb_tailroom(skb), skb->len);
+  skb->tsi.sport = 1;
+  printf(" %d\n", pgm_skb_is_valid(skb));
+  pgm_free_skb(skb);
+  panics(0);
+  panics(1);
 }
 
 /* Nothing of a sockaddr beyond its family, port and address is told. */
@@ -253,6 +363,25 @@ static void special_options(pgm_sock_t* sock) {
          pgm_setsockopt(sock, SOL_SOCKET, SO_BROADCAST, &bytes, sizeof bytes));
 }
 
+/* Options that are not numbers. Of the intervals of PGM_HEARTBEAT_SPM, libpgm gives out 3 bytes of 12. */
+static void get_special(pgm_sock_t* sock, const char* when) {
+  struct { int number, len; } kinds[] = {
+      {PGM_USE_FEC, sizeof(struct pgm_fecinfo_t)}, {PGM_USE_PGMCC, sizeof(struct pgm_pgmccinfo_t)},
+      {PGM_SEND_GROUP, 136}, {PGM_JOIN_GROUP, 136}, {PGM_LEAVE_GROUP, 136}, {PGM_BLOCK_SOURCE, 264},
+      {PGM_UNBLOCK_SOURCE, 264}, {PGM_JOIN_SOURCE_GROUP, 264}, {PGM_LEAVE_SOURCE_GROUP, 264}, {PGM_MSFILTER, 264}};
+  for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    unsigned char room[264] = {0};
+    socklen_t len = kinds[i].len;
+    int got = pgm_getsockopt(sock, IPPROTO_PGM, kinds[i].number, room, &len);
+    printf("%s get special %x: %d %d", when, kinds[i].number, got, (int)len);
+    for (unsigned at = 0; got && at < len; at++) printf(" %02x", room[at]);
+    printf("\n");
+  }
+  struct group_filter filter;
+  memset(&filter, 0, sizeof filter);
+  printf("%s filter %d\n", when, pgm_setsockopt(sock, IPPROTO_PGM, PGM_MSFILTER, &filter, sizeof filter));
+}
+
 /* Parity and PGMCC, on a socket that is not used further. */
 static void extras(void) {
   pgm_sock_t* sock = make(IPPROTO_UDP);
@@ -263,11 +392,20 @@ static void extras(void) {
   for (unsigned i = 0; i < 6; i++)
     printf(" %d", pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_FEC, &fec[i], sizeof fec[i]));
   printf("\n");
+  get_special(sock, "parity");
   struct pgm_pgmccinfo_t cc = {50000, 75, 500}, none = {0, 75, 500};
   printf("pgmcc %d %d %d\n", pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_PGMCC, &none, sizeof none),
          pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_PGMCC, &cc, sizeof cc - 1),
          pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_PGMCC, &cc, sizeof cc));
   pgm_close(sock, false);
+}
+
+/* A message of three bytes with room before it for the headers. */
+static struct pgm_sk_buff_t* buffer_of(const char* text) {
+  struct pgm_sk_buff_t* skb = pgm_alloc_skb(1500);
+  pgm_skb_reserve(skb, pgm_pkt_offset(false, 0));
+  memcpy(pgm_skb_put(skb, 3), text, 3);
+  return skb;
 }
 
 static void statuses(pgm_sock_t* sock, const char* when, int sends) {
@@ -295,6 +433,13 @@ static void statuses(pgm_sock_t* sock, const char* when, int sends) {
   printf(" %zu\n", bytes);
   bytes = 77;
   printf("%s sendv apart %d", when, pgm_sendv(sock, parts, 2, false, &bytes));
+  printf(" %zu\n", bytes);
+  struct pgm_sk_buff_t* skbs[] = {buffer_of("abc"), buffer_of("def"), buffer_of("ghi")};
+  bytes = 77;
+  printf("%s send_skbv %d", when, pgm_send_skbv(sock, skbs, 1, true, &bytes));
+  printf(" %zu\n", bytes);
+  bytes = 77;
+  printf("%s send_skbv apart %d", when, pgm_send_skbv(sock, skbs + 1, 2, false, &bytes));
   printf(" %zu\n", bytes);
 }
 
@@ -349,6 +494,28 @@ static int bind_it(pgm_sock_t* sock, int index, int port, int sport, int len, co
   return done;
 }
 
+/* Binds without an interface. */
+static void bind_plainly(void) {
+  pgm_sock_t* sock = make(IPPROTO_UDP);
+  pgm_error_t* error = NULL;
+  struct pgm_sockaddr_t at;
+  if (!sock) return;
+  memset(&at, 0, sizeof at);
+  at.sa_port = 7500, at.sa_addr.sport = 4711;
+  pgm_gsi_create_from_string(&at.sa_addr.gsi, "one end", -1);
+  for (unsigned i = 0; i < OPTIONS; i++)
+    pgm_setsockopt(sock, IPPROTO_PGM, options[i].number, &options[i].values[3], sizeof(int));
+  special_options(sock);
+  printf("bind of none %d", pgm_bind(NULL, &at, sizeof at, &error));
+  show_error("", &error);
+  printf("bind nowhere %d", pgm_bind(sock, NULL, sizeof at, &error));
+  show_error("", &error);
+  printf("bind %d", pgm_bind(sock, &at, sizeof at, &error));
+  show_error("", &error);
+  name_of(sock, "bound plainly");
+  printf("close %d\n", pgm_close(sock, false));
+}
+
 static void groups(pgm_sock_t* sock, const char* when) {
   char text[300];
   snprintf(text, sizeof text, "%s;239.192.7.1", address);
@@ -384,6 +551,7 @@ static void life(int sends, int recvs) {
   set_all(sock, "new");
   special_options(sock);
   get_all(sock, "new", sends);
+  get_special(sock, "new");
   int one = 1;
   if (!recvs) pgm_setsockopt(sock, IPPROTO_PGM, PGM_SEND_ONLY, &one, sizeof one);
   if (!sends) pgm_setsockopt(sock, IPPROTO_PGM, PGM_RECV_ONLY, &one, sizeof one);
@@ -396,6 +564,7 @@ static void life(int sends, int recvs) {
   groups(sock, "bound");
   set_all(sock, "bound");
   get_all(sock, "bound", sends);
+  get_special(sock, "bound");
   printf("connect %d", pgm_connect(sock, &error));
   show_error("", &error);
   printf("connect twice %d", pgm_connect(sock, &error));
@@ -405,12 +574,9 @@ static void life(int sends, int recvs) {
   waiting(sock, "connected");
   set_all(sock, "connected");
   get_all(sock, "connected", sends);
+  get_special(sock, "connected");
   groups(sock, "connected");
   printf("close %d\n", pgm_close(sock, true));
-}
-
-static void heard(const int level, const char* message, void* closure) {
-  (void)level, (void)message, (void)closure;
 }
 
 int main(int count, char** words) {
@@ -420,18 +586,25 @@ int main(int count, char** words) {
   pgm_error_t* error = NULL;
   printf("before %d\n", pgm_supported());
   printf("version %u.%u.%u\n", pgm_major_version, pgm_minor_version, pgm_micro_version);
-  printf("log %d %d\n", pgm_log_set_handler(heard, NULL) == NULL, pgm_log_set_handler(heard, NULL) == heard);
+  printf("log %d", pgm_log_set_handler(heard, NULL) == NULL);
+  printf(" %d", pgm_log_set_handler(NULL, NULL) == heard);
+  printf(" %d\n", pgm_log_set_handler(heard, NULL) == NULL);
+  messages();
   printf("init %d", pgm_init(&error));
   show_error("", &error);
   printf("again %d\n", pgm_init(&error));
   printf("supported %d protocol %d\n", pgm_supported(), pgm_ipproto_pgm);
   printf("levels %d %x\n", pgm_min_log_level, pgm_log_mask);
+  build();
   identifiers();
   errors();
   memory();
+  buffers();
+  interfaces();
   networks();
   sockets();
   extras();
+  bind_plainly();
   life(1, 1);
   life(1, 0);
   life(0, 1);
@@ -439,6 +612,9 @@ int main(int count, char** words) {
   pgm_time_t zero = pgm_secs(5);
   pgm_time_since_epoch(&zero, &when);
   printf("epoch %d\n", (int)when);
+  /* Whatever rights are left, a socket that needs none can be made. */
+  pgm_drop_superuser();
+  sockets();
   printf("shutdown %d\n", pgm_shutdown());
   printf("shutdown %d\n", pgm_shutdown());
   printf("shutdown %d\n", pgm_shutdown());
