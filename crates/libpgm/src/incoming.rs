@@ -25,6 +25,7 @@ use towline::{MessageSink, SessionEvent, Subscriber, Waker};
 
 use crate::{
     abi::{APDU_BYTES_MAX, Tsi},
+    counters::Board,
     event::Event,
     packet::{About, Packet},
     socket::spawn,
@@ -124,6 +125,7 @@ impl Incoming {
         subscriber: Subscriber,
         port: u16,
         mtu: usize,
+        board: Board,
     ) -> Result<(), towline::Error> {
         let waker = subscriber.waker()?;
         let sink = Sink {
@@ -136,7 +138,7 @@ impl Incoming {
             items: VecDeque::new(),
             spare: Vec::new(),
         };
-        let thread = spawn("libpgm recv", move || serve(subscriber, sink))?;
+        let thread = spawn("libpgm recv", move || serve(subscriber, sink, board))?;
         self.threads().push((waker, thread));
         Ok(())
     }
@@ -352,7 +354,7 @@ impl Drop for Ending {
 }
 
 /// Runs a group's thread.
-fn serve(mut subscriber: Subscriber, mut sink: Sink) {
+fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
     // This tells the program however the thread ends, also by a panic. A reason that the thread
     // gives itself comes first and stays.
     let _ending = Ending(Arc::clone(&sink.shared));
@@ -364,6 +366,7 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink) {
         };
         let shared = Arc::clone(&sink.shared);
         shared.push(&mut sink.items, &mut sink.spare);
+        let unshown = board.show(|snapshot| subscriber.snapshot(snapshot));
         if shared.is_full() {
             // The socket stays readable here, so the thread waits for the program, not for the
             // socket.
@@ -371,7 +374,8 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink) {
             let due = subscriber.next_timeout().map(|due| due.since(now));
             shared.wait_for_room(due.unwrap_or(FULL_WAIT).min(FULL_WAIT));
         } else if turn.is_idle() {
-            subscriber.wait(None);
+            let until = unshown.map(|time| subscriber.now() + time);
+            subscriber.wait(until);
         }
     }
 }

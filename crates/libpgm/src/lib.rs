@@ -22,6 +22,7 @@
 //! | `socket`, `wait` | the life of a socket, and what to poll |
 //! | `send`, `outgoing` | messages out |
 //! | `receive`, `incoming`, `packet` | messages in, in buffers that are lent to the program |
+//! | `counters` | what the sessions count, for `towline top` and `towline stat` |
 //!
 //! Invariants: no function lets a panic out, and none trusts a pointer that is null or a length
 //! that is wrong. The rest is the program's duty, as `<pgm/pgm.h>` states it. Pointers must be
@@ -36,6 +37,7 @@
 )]
 
 mod abi;
+mod counters;
 mod engine;
 mod error;
 mod event;

@@ -17,10 +17,13 @@ use std::{
 };
 
 use cabi::guard;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    time::Timespec,
+};
 use towline::{Error, Publisher, SendStatus, Waker};
 
-use crate::{event::Event, log, socket::spawn};
+use crate::{counters::Board, event::Event, log, socket::spawn};
 
 /// A socket's publisher, and the thread that calls its `turn`.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ struct Shared {
     /// When the rate allows the next message.
     retry_at: Mutex<Option<Instant>>,
     is_ended: AtomicBool,
+    /// The counters are shown as they are, and the thread sleeps: it does not know of messages that
+    /// leave meanwhile.
+    is_shown: AtomicBool,
 }
 
 /// The descriptors of a sending socket, which are there before it is connected.
@@ -72,7 +78,11 @@ impl Events {
 }
 
 impl Outgoing {
-    pub(crate) fn start(publisher: Publisher, events: Arc<Events>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        publisher: Publisher,
+        events: Arc<Events>,
+        board: Board,
+    ) -> Result<Self, Error> {
         let waker = publisher.waker()?;
         let packet_limit = publisher.packet_limit();
         let descriptor = publisher.as_fd().try_clone_to_owned();
@@ -84,10 +94,11 @@ impl Outgoing {
             events,
             retry_at: Mutex::new(None),
             is_ended: AtomicBool::new(false),
+            is_shown: AtomicBool::new(false),
         });
         remember(&shared);
         let of_thread = Arc::clone(&shared);
-        let thread = spawn("libpgm send", move || of_thread.serve(&descriptor))?;
+        let thread = spawn("libpgm send", move || of_thread.serve(&descriptor, board))?;
         Ok(Self {
             shared,
             waker,
@@ -122,6 +133,11 @@ impl Outgoing {
         let is_full = matches!(status, SendStatus::WouldBlock);
         self.shared.events.set_full(&publisher, is_full);
         drop(publisher);
+        if self.shared.is_shown.load(Ordering::Relaxed)
+            && self.shared.is_shown.swap(false, Ordering::Relaxed)
+        {
+            self.waker.wake();
+        }
         if wait.is_some() {
             let until = wait.map(|wait| Instant::now() + wait);
             *self.shared.retry_at() = until;
@@ -167,7 +183,7 @@ impl Shared {
         self.retry_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, descriptor: &OwnedFd) {
+    fn serve(&self, descriptor: &OwnedFd, mut board: Board) {
         // However the thread ends, also by a panic, a program learns it from its next call.
         let _ending = Ending(self);
         loop {
@@ -186,10 +202,14 @@ impl Shared {
             }
             publisher.arm();
             self.events.set_full(&publisher, false);
+            let unshown = board.show(|snapshot| publisher.snapshot(snapshot));
+            let is_shown = board.is_open() && unshown.is_none();
+            self.is_shown.store(is_shown, Ordering::Relaxed);
             drop(publisher);
             if turn.is_idle() {
                 // The next turn sees whatever ended the wait.
-                let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], None);
+                let time = unshown.and_then(|time| Timespec::try_from(time).ok());
+                let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], time.as_ref());
             }
         }
     }

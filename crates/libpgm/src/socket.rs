@@ -25,9 +25,10 @@ use towline::{Group, Interfaces, Publisher, Selector, SessionBuilder, Subscriber
 
 use crate::{
     abi::{IPPROTO_PGM, InterfaceReq, SockAddr, Tsi},
+    counters::Board,
     error::{self, Code, Domain, Fault, Slot},
-    incoming::{Inbox, Incoming},
     identity::random_bytes,
+    incoming::{Inbox, Incoming},
     log,
     option::Number,
     outgoing::{Events, Outgoing},
@@ -384,8 +385,12 @@ fn open(settings: &Settings, bound: &Bound, warnings: &mut Vec<String>) -> Resul
                 .tsi(bound.tsi);
             let mut publisher = Publisher::builder(session).open().map_err(fault)?;
             warnings.extend(publisher.take_warnings());
+            let name = format!("{} of {}", address(settings, bound, &group), bound.tsi);
+            let board = Board::open("publisher", &name, warnings);
             let events = Arc::clone(&bound.events);
-            Some(Arc::new(Outgoing::start(publisher, events).map_err(fault)?))
+            Some(Arc::new(
+                Outgoing::start(publisher, events, board).map_err(fault)?,
+            ))
         }
         None => None,
     };
@@ -394,9 +399,11 @@ fn open(settings: &Settings, bound: &Bound, warnings: &mut Vec<String>) -> Resul
             .config(settings.receiver());
         let mut subscriber = Subscriber::open(&session).map_err(fault)?;
         warnings.extend(subscriber.take_warnings());
+        let name = address(settings, bound, group).to_string();
+        let board = Board::open("subscriber", &name, warnings);
         let incoming = &bound.incoming;
         incoming
-            .add(subscriber, bound.port, settings.mtu())
+            .add(subscriber, bound.port, settings.mtu(), board)
             .map_err(fault)?;
     }
     Ok(Open {
@@ -422,14 +429,7 @@ fn session(
 ) -> Result<SessionBuilder, Fault> {
     let fault =
         |error: net::SystemError| Fault::new(Domain::Socket, Code::Inval, error.to_string());
-    // OpenPGM receives NAKs only if both ports of the encapsulation are one, so they are one here.
-    // Without UDP, there is only PGM's own port.
-    let port = if settings.is_raw {
-        bound.port
-    } else {
-        settings.get(Number::UdpEncapMcastPort) as u16
-    };
-    let address = SocketAddr::new(group.group, port);
+    let address = address(settings, bound, group);
     let named = match group.source {
         Some(source) => format!("{source}@{address}").parse::<Group>(),
         None => Group::new(address),
@@ -440,6 +440,18 @@ fn session(
         .pgm_port(bound.port)
         .reports(false)
         .sockets(settings.sockets()))
+}
+
+/// Returns the address and port of a group's packets.
+fn address(settings: &Settings, bound: &Bound, group: &GroupSetting) -> SocketAddr {
+    // OpenPGM receives NAKs only if both ports of the encapsulation are one, so they are one here.
+    // Without UDP, there is only PGM's own port.
+    let port = if settings.is_raw {
+        bound.port
+    } else {
+        settings.get(Number::UdpEncapMcastPort) as u16
+    };
+    SocketAddr::new(group.group, port)
 }
 
 /// Closes a socket, and frees it. With or without `flush`, what was sent before leaves, and NAKs
@@ -493,19 +505,26 @@ pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, towline::Error> {
+    let named = thread::Builder::new().name(name.to_owned());
+    let thread = without_signals(|| named.spawn(body));
+    thread.map_err(|error| {
+        net::SystemError::system("start", format!("the thread `{name}`"), &error)
+            .advise(net::THREAD_REMEDY)
+            .into()
+    })
+}
+
+/// Runs `body`, whose new threads then get none of the process's signals.
+pub(crate) fn without_signals<T>(body: impl FnOnce() -> T) -> T {
     let before = block_signals();
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let result = body();
     if let Some(before) = before {
         // SAFETY: the mask is one that the system gave.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
         };
     }
-    thread.map_err(|error| {
-        net::SystemError::system("start", format!("the thread `{name}`"), &error)
-            .advise(net::THREAD_REMEDY)
-            .into()
-    })
+    result
 }
 
 /// Blocks all signals of this thread, and returns which were blocked before.
