@@ -3,7 +3,11 @@
 
 use std::path::Path;
 
-use super::{Ours, alone, compiled, compiled_as, finish, lab, on, talk, text};
+use super::{
+    Ours, alone, compiled, compiled_as, finish, lab, on,
+    talk::{Talk, all_received},
+    text,
+};
 
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
@@ -34,9 +38,14 @@ fn messages_are_lent_and_freed_without_a_fault() {
         };
         let lab = lab(2);
         for how in ["recvmsgv epoll", "recvmsg poll", "recvfrom select"] {
-            let text = talk(&lab, (Ours, Ours), &program, "long", how, super::PORT);
+            let kind = "long";
+            let text = Talk {
+                kind,
+                ..Talk::by(how)
+            }
+            .run(&lab, (Ours, Ours), &program);
             assert!(text.contains("wrong 0\n"), "{how}: {text}");
-            assert!(text.contains("received 2000 messages"), "{how}: {text}");
+            assert!(text.contains(&all_received()), "{how}: {text}");
         }
     });
 }

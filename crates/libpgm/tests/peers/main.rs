@@ -1,0 +1,164 @@
+//! The stand-in beside OpenPGM's own library: programs that were compiled against its headers, and
+//! Debian's ZeroMQ, run on either and must not see a difference, except where the other one fails.
+//!
+//! Skipped, with the reason printed, where Debian's libpgm-dev, a C compiler or python3-zmq is
+//! missing.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use lab::{Host, Lab, LabSpec, isolated};
+
+#[path = "../../../capi/tests/kit/mod.rs"]
+mod kit;
+
+mod api;
+mod examples;
+mod hostile;
+mod sanitized;
+mod talk;
+mod zmq;
+
+/// Runs a test that keeps a processor busy: one at a time, or libpgm's timers come too late.
+fn alone<F: FnOnce() + Send>(body: F) {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    isolated(body);
+}
+
+/// Which library a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    OpenPgm,
+    Ours,
+}
+use Library::{OpenPgm, Ours};
+
+/// Every pair of a sender's and a receiver's library.
+const PAIRS: [(Library, Library); 4] = [
+    (OpenPgm, OpenPgm),
+    (Ours, OpenPgm),
+    (OpenPgm, Ours),
+    (Ours, Ours),
+];
+
+/// A directory in which our library has the name that programs ask for.
+fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| kit::library("libtowline_libpgm.so", &["libpgm-5.3.so.0"]))
+}
+
+/// What pkg-config says of a library; `None`, with the reason printed, where it is not installed.
+fn flags(library: &str, package: &str) -> Option<String> {
+    let mut pkg_config = Command::new("pkg-config");
+    let flags = pkg_config.args(["--cflags", "--libs", library]).output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        println!("skipped: {library} is not installed (Debian: {package}, pkg-config)");
+        return None;
+    };
+    Some(String::from_utf8(flags.stdout).unwrap())
+}
+
+/// A program of `tests/c`, compiled against libpgm's headers; `None`, with the reason printed,
+/// where it cannot be.
+fn compiled(name: &str) -> Option<PathBuf> {
+    compiled_as(name, name, &[])
+}
+
+/// The same, compiled with more flags into a file of another name.
+fn compiled_as(program: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
+    let flags = flags("openpgm-5.3", "libpgm-dev")?;
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: there is no C compiler (Debian: gcc)");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let program = directory().join(program);
+    // Tests run side by side in one process.
+    static COMPILER: Mutex<()> = Mutex::new(());
+    let _turn = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
+    if !program.exists() {
+        let output = Command::new("cc")
+            .args(["-O1", "-g", "-w"])
+            .args(more)
+            .arg("-o")
+            .arg(&program)
+            .arg(source)
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+    }
+    Some(program)
+}
+
+fn on(host: &Host, library: Library, program: impl AsRef<Path>, words: &str) -> Command {
+    // Whatever goes wrong, no program stays.
+    let mut command = host.command("timeout");
+    command
+        .args(["--signal=KILL", "90"])
+        .arg(program.as_ref())
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if library == Ours {
+        command.env("LD_LIBRARY_PATH", directory());
+    }
+    command
+}
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{out}{err}")
+}
+
+fn finish(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let text = text(&output);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    text
+}
+
+/// Starts a receiver, and waits until it says that it has joined the group: how long that takes
+/// depends on what else the machine does.
+fn ready(mut command: Command) -> Child {
+    let mut receiver = command.spawn().unwrap();
+    let said = receiver.stdout.as_mut().unwrap();
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    // Byte by byte, so that what follows is left to whoever reads the rest.
+    while said.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    let line = String::from_utf8_lossy(&line).into_owned();
+    assert_eq!(line, "ready", "{command:?}");
+    receiver
+}
+
+/// Runs a sender on host 0 and a receiver on host 1, and returns what both print.
+fn session(lab: &Lab, pair: (Library, Library), [send, recv]: [(&Path, String); 2]) -> String {
+    let receiver = ready(on(lab.host(1), pair.1, recv.0, &recv.1));
+    let sender = on(lab.host(0), pair.0, send.0, &send.1).spawn().unwrap();
+    let sent = finish(sender);
+    sent + &finish(receiver)
+}
+
+fn lab(loss_percent: u32) -> Lab {
+    let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+    if loss_percent > 0 {
+        lab.host(1).set_loss(loss_percent, 100).unwrap();
+    }
+    lab
+}
+
+const ENV: &str = "/usr/bin/env";
+const GROUP: &str = "239.192.7.1";
+const PORT: u16 = 3056;
+const MESSAGES: u32 = 2_000;
