@@ -137,6 +137,17 @@ impl End {
         }
     }
 
+    /// Waits for the end, and gives the last value seen of a counter, 0 when none was: an ended
+    /// program tells none.
+    pub(crate) fn watch_counter(&mut self, name: &str, limit: Duration) -> u64 {
+        let (end, mut last) = (Instant::now() + limit, 0);
+        while self.is_running() && Instant::now() < end {
+            last = self.counter(name).unwrap_or(last);
+            thread::sleep(Duration::from_millis(50));
+        }
+        last
+    }
+
     /// True until the program has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

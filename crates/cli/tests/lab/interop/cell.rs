@@ -118,12 +118,27 @@ impl Cell {
         scale: Scale,
         look: impl FnOnce(&End),
     ) -> Result<(), String> {
-        let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        self.run_on(&Self::hosts(), place, scale, look)
+    }
+
+    /// The two hosts of a cell.
+    pub(super) fn hosts() -> Lab {
+        Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap()
+    }
+
+    /// As [`Cell::run`], on these hosts.
+    pub(super) fn run_on(
+        self,
+        lab: &Lab,
+        place: &Place,
+        scale: Scale,
+        look: impl FnOnce(&End),
+    ) -> Result<(), String> {
         if self.loss_percent > 0 {
             lab.host(1).set_loss(self.loss_percent, 100).unwrap();
         }
         let send = || End::start(self.from.send(lab.host(0), self, scale, place));
-        let (mut sender, receiver);
+        let (mut sender, mut receiver);
         if self.story == Story::LateJoin {
             sender = send();
             thread::sleep(self.from.start_time() + scale.time() / 3);
@@ -133,19 +148,41 @@ impl Cell {
             sender = send();
         }
         if self.story == Story::Restart {
-            let (status, _, said) = sender.finish_all(LIMIT);
+            let (status, _, said) = sender.finish_all(self.limit(scale));
             if !status.success() {
                 return Err(format!("the first sender: {status}: {said}"));
             }
             sender = send();
         }
+        let has_parity = self.parity != Parity::No && self.loss_percent > 0;
+        let mut parity = None;
+        if has_parity && self.to == Peer::Towline {
+            let name = "receiver.recovered_sqns";
+            parity = Some((name, receiver.watch_counter(name, self.limit(scale))));
+        }
         let outcome = self.to.outcome(receiver, self, scale, place);
+        if has_parity && (self.from, self.to) == (Peer::Towline, Peer::OpenPgm) {
+            let name = "source.parity_packets";
+            parity = Some((name, sender.counter(name).unwrap()));
+        }
         look(&sender);
         drop(sender);
         if self.loss_percent > 0 && lab.host(1).lost_packets().unwrap() == 0 {
             return Err("no packet was lost".to_owned());
         }
-        self.judge(&outcome, scale)
+        self.judge(&outcome, scale)?;
+        match parity {
+            Some((name, count)) if (count > 0) != self.from.asks_for_parity(self.to) => {
+                Err(format!("complete, but {name} is {count}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The longest time that an end of the cell may take.
+    pub(super) fn limit(self, scale: Scale) -> Duration {
+        let sessions = if self.story == Story::Restart { 2 } else { 1 };
+        FIXED_TIME_MAX + sessions * TIMES_MAX * scale.time()
     }
 
     fn judge(self, outcome: &Outcome, scale: Scale) -> Result<(), String> {
@@ -238,4 +275,8 @@ pub(super) fn failures(cells: &[Cell], scale: Scale, at_a_time: usize) -> Vec<St
 pub(super) const FEC_GROUP: u32 = 8;
 /// Length of the messages on average, with headers.
 const MESSAGE_BYTES: u32 = 760;
-pub(super) const LIMIT: Duration = Duration::from_secs(150);
+/// How many times as long as its rate says a transfer may take: repairs take their time, too.
+const TIMES_MAX: u32 = 3;
+/// The longest time that does not depend on how much is sent: programs start, and a receiver waits
+/// 40 s for more before it gives up.
+const FIXED_TIME_MAX: Duration = Duration::from_secs(90);

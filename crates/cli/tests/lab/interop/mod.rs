@@ -14,6 +14,7 @@ mod zmtp;
 use std::time::Duration;
 
 use lab::{Lab, LabSpec, isolated};
+use wire::pgm::{Packet, PacketType};
 
 use cell::{Carrier, Cell, Parity, Scale, Story};
 use peer::{Content, Peer};
@@ -21,6 +22,7 @@ use peer::{Content, Peer};
 use crate::{
     ends::{End, alone},
     signals::Place,
+    tshark::{Recorded, is_there, record},
 };
 
 /// Returns true when both peers can be had; otherwise prints why not.
@@ -118,6 +120,76 @@ fn openpgm_gets_every_repair_that_it_asks_for() {
             assert_eq!(count("rdata_packets"), count("nak_queued"));
         };
         cell.unwrap().run(&place, SMOKE, look).unwrap();
+    });
+}
+
+/// Records a cell of few messages without loss, asserts that it is complete, and returns the
+/// options of each SPM.
+fn spm_options(cell: Cell, place: &Place) -> Vec<Vec<String>> {
+    let (lab, path) = (Cell::hosts(), place.file("spms.pcap"));
+    let ports = ["udp", "port", "3056", "or", "udp", "port", "5555"];
+    let recorder = record(lab.host(1), path.as_ref(), &ports);
+    cell.run_on(&lab, place, SMOKE, |_| ()).unwrap();
+    recorder.signal("-INT");
+    recorder.finish(Duration::from_secs(10));
+    let packets = Recorded::all(path.as_ref());
+    let packets = packets.iter().map(|it| Packet::parse(&it.tpdu).unwrap());
+    let spms = packets.filter(|packet| packet.header().kind == PacketType::Spm);
+    let spms: Vec<Vec<_>> = spms
+        .map(|spm| spm.options().map(|option| option.to_string()).collect())
+        .collect();
+    assert!(!spms.is_empty(), "{cell}: no SPM was recorded");
+    spms
+}
+
+/// The first cell of a pair with this parity, without loss.
+fn lossless(from: Peer, to: Peer, parity: Parity) -> Cell {
+    let mut cells = Cell::all(from, to).into_iter();
+    let cell = cells.find(|cell| cell.parity == parity && cell.loss_percent == 0);
+    cell.unwrap()
+}
+
+/// Each offers parity in every SPM, and with the same flags.
+#[test]
+fn openpgm_and_towline_offer_parity_alike() {
+    alone(|| {
+        if !are_there([Peer::Towline, Peer::OpenPgm]) || !is_there("tcpdump") {
+            println!("skipped: tcpdump or a peer is missing");
+            return;
+        }
+        let place = Place::new("parity-offers");
+        Content::write_all(&place, SMOKE.count);
+        // OpenPGM's flag for parity on demand is the RFC's for unasked parity.
+        let offer = format!("parity-prm flags 0x02 group {}", cell::FEC_GROUP);
+        for pair in [
+            [Peer::OpenPgm, Peer::Towline],
+            [Peer::Towline, Peer::OpenPgm],
+        ] {
+            let cell = lossless(pair[0], pair[1], Parity::OnDemand);
+            for options in spm_options(cell, &place) {
+                assert!(options.contains(&offer), "{cell}: {options:?}");
+            }
+        }
+    });
+}
+
+/// Every SPM of ours has an option that RFC 3208 does not define, and both get all the messages.
+#[test]
+fn openpgm_and_zeromq_ignore_our_spm_option() {
+    alone(|| {
+        let place = Place::new("our-option");
+        Content::write_all(&place, SMOKE.count);
+        for to in [Peer::OpenPgm, Peer::ZeroMq] {
+            if !are_there([Peer::Towline, to]) || !is_there("tcpdump") {
+                println!("skipped: tcpdump or {to:?} is missing");
+                continue;
+            }
+            let cell = lossless(Peer::Towline, to, Parity::No);
+            for options in spm_options(cell, &place) {
+                let is_ours = |option: &String| option.starts_with("towline 1.");
+                assert!(options.iter().any(is_ours), "{cell}: {options:?}");
+            }
+        }
     });
 }
 

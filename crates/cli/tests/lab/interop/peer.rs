@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command, sync::OnceLock, time::Duration};
 
 use lab::Host;
 
-use super::cell::{Carrier, Cell, FEC_GROUP, LIMIT, Manner, Parity, Scale, Story};
+use super::cell::{Carrier, Cell, FEC_GROUP, Manner, Parity, Scale, Story};
 use crate::{
     ends::{End, towline},
     signals::Place,
@@ -33,14 +33,22 @@ impl Peer {
         !matches!(self, Self::OpenPgm)
     }
 
-    /// The kinds of parity that can be between two peers. libpgm 5.3 crashes when it sends parity
-    /// that nobody asked for, and gives nothing out when that is offered; ZeroMQ has none.
+    /// The kinds of parity that can be offered between two peers. libpgm 5.3 crashes when it sends
+    /// parity that nobody asked for, and gives nothing out when that is offered; ZeroMQ has none.
     pub(super) const fn parity_to(self, to: Self) -> &'static [Parity] {
         match (self, to) {
             (Self::ZeroMq, _) | (_, Self::ZeroMq) => &[],
             (Self::OpenPgm, _) | (_, Self::OpenPgm) => &[Parity::OnDemand],
             (Self::Towline, Self::Towline) => &[Parity::OnDemand, Parity::Proactive],
         }
+    }
+
+    /// True when packets lost on the way to another peer come back by parity that was offered on
+    /// demand. libpgm 5.3.128 takes the offer and asks for the packets themselves, of its own
+    /// senders too; and its senders abort at the first NAK that asks for parity, so that nobody may
+    /// send them one.
+    pub(super) const fn asks_for_parity(self, to: Self) -> bool {
+        matches!((self, to), (Self::Towline, Self::Towline))
     }
 
     /// How long a sender waits before its first message.
@@ -129,9 +137,10 @@ impl Peer {
 
     /// Waits for a receiver's end and looks at what it has got.
     pub(super) fn outcome(self, end: End, cell: Cell, scale: Scale, place: &Place) -> Outcome {
+        let limit = cell.limit(scale);
         match self {
             Self::Towline => {
-                let (_, bytes, said) = end.finish_all(LIMIT);
+                let (_, bytes, said) = end.finish_all(limit);
                 match cell.from {
                     Self::ZeroMq => super::zmtp::judge(&bytes, cell, scale),
                     _ => judge(&bytes, cell, scale, place),
@@ -139,7 +148,7 @@ impl Peer {
                 .said(&said)
             }
             Self::OpenPgm => {
-                let (_, _, said) = end.finish_all(LIMIT);
+                let (_, _, said) = end.finish_all(limit);
                 let received = figure(&said, "received");
                 let is_whole = said.contains("wrong 0") && !said.contains("instead of");
                 let fault = (received.is_none() || !is_whole).then(|| said.clone());
@@ -149,7 +158,7 @@ impl Peer {
                 }
             }
             Self::ZeroMq => {
-                let (_, _, said) = end.finish_all(LIMIT);
+                let (_, _, said) = end.finish_all(limit);
                 let [received, gaps, first] =
                     ["received", "gaps", "first"].map(|word| figure(&said, word));
                 let begun_late = u32::from(first != Some(0));
