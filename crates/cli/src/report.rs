@@ -64,7 +64,7 @@ mod progress;
 pub(crate) use progress::{Progress, columns};
 
 mod publish;
-pub(crate) use publish::{LimitedBy, PublishReport, lacking};
+pub(crate) use publish::{CensusReport, LimitedBy, PublishReport, lacking};
 
 mod quantity;
 pub(crate) use quantity::{bits, bytes, count, per_second};

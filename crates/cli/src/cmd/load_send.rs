@@ -74,6 +74,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         receivers: watch.joined(),
         given_up: watch.given_up(&publisher),
         limited_by: watch.limited_by(),
+        census: publisher.census().map(Into::into),
         usage: usage.into(),
         drops: counters.drops(),
         counters,

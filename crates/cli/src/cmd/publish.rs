@@ -18,7 +18,7 @@ use crate::{
     framing::{Framing, Limit},
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
-    report::{LimitedBy, Output, PublishReport, count, lacking},
+    report::{CensusReport, LimitedBy, Output, PublishReport, count, lacking},
 };
 
 pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -193,6 +193,8 @@ pub(super) struct Watch<'a> {
     refusals: Refusals,
     lines: Lines,
     limited_by: Option<LimitedBy>,
+    /// The number of receivers that the last count by polls found.
+    counted: Option<u64>,
 }
 
 impl<'a> Watch<'a> {
@@ -215,6 +217,7 @@ impl<'a> Watch<'a> {
             refusals: Refusals::default(),
             lines: Lines::new(Instant::now(), guests_from),
             limited_by: None,
+            counted: None,
         })
     }
 
@@ -260,6 +263,7 @@ impl<'a> Watch<'a> {
             .iter()
             .for_each(|warning| self.output.warn(warning));
         self.note_limit(publisher);
+        self.note_census(publisher);
         self.show(|snapshot| publisher.snapshot(snapshot));
     }
 
@@ -326,6 +330,16 @@ impl<'a> Watch<'a> {
         };
         self.output.note(&format!("the rate is {limited_by}"));
         self.limited_by = Some(limited_by);
+    }
+
+    /// Prints what a count by polls found: the first time, and whenever the number has changed.
+    fn note_census(&mut self, publisher: &Publisher) {
+        let Some(census) = publisher.census() else {
+            return;
+        };
+        if self.counted.replace(census.receivers) != Some(census.receivers) {
+            self.output.note(&CensusReport::from(census).to_string());
+        }
     }
 
     /// Returns the receiver that limited the rate last, if any did.
@@ -445,6 +459,7 @@ impl Job<'_> {
             given_up: self.watch.given_up(&self.publisher),
             unconfirmed: Vec::new(),
             limited_by: self.watch.limited_by(),
+            census: self.publisher.census().map(Into::into),
             failure: None,
             drops: counters.drops(),
             counters,

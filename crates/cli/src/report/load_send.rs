@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Counters, Document, LimitedBy, UsageReport, quantity,
+    CensusReport, Counters, Document, LimitedBy, UsageReport, quantity,
     text::{Rows, rates},
 };
 use crate::args::SizeRange;
@@ -36,6 +36,8 @@ pub(crate) struct LoadSendReport {
     pub(crate) given_up: u64,
     /// With an automatic rate: the most recent receiver that limited the rate.
     pub(crate) limited_by: Option<LimitedBy>,
+    /// With `--poll-interval`: the result of the last count of receivers by polls.
+    pub(crate) census: Option<CensusReport>,
     pub(crate) usage: UsageReport,
     /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
@@ -70,6 +72,9 @@ impl Document for LoadSendReport {
         }
         if let Some(limited_by) = &self.limited_by {
             table.row("last", limited_by);
+        }
+        if let Some(census) = &self.census {
+            table.row("counted", census);
         }
         table.usage(&self.usage);
         table.row("drops", &self.drops.drops_told());

@@ -1,9 +1,10 @@
 //! The report of `pub`. Field names carry their units, here and in the other reports.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::Census;
 
 use super::{
     Counters, Document, quantity,
@@ -36,6 +37,8 @@ pub(crate) struct PublishReport {
     pub(crate) unconfirmed: Vec<String>,
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
+    /// With `--poll-interval`: the result of the last count of receivers by polls.
+    pub(crate) census: Option<CensusReport>,
     /// Packets that the session dropped, by reason; reasons that did not occur are left out.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
@@ -57,6 +60,44 @@ impl fmt::Display for LimitedBy {
             receiver, cause, ..
         } = self;
         write!(f, "limited to {rate} by {receiver} (its {cause})")
+    }
+}
+
+/// The receivers that a sender has counted by polls. Any host can reply to a poll, and receivers
+/// need not reply: the count is no proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct CensusReport {
+    /// About how many receivers there are, those that do not report included.
+    pub(crate) receivers: u64,
+    /// True when each receiver was asked to reply; otherwise `receivers` is an estimate from a
+    /// sample.
+    pub(crate) is_complete: bool,
+    /// The longest round trip among about 64 receivers at most; null when no round trip was
+    /// measured.
+    pub(crate) farthest_round_trip_ns: Option<u64>,
+}
+
+impl From<Census> for CensusReport {
+    fn from(census: Census) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            receivers: census.receivers,
+            is_complete: census.is_complete,
+            farthest_round_trip_ns: census.farthest_round_trip.map(nanos),
+        }
+    }
+}
+
+impl fmt::Display for CensusReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = if self.is_complete { "" } else { "about " };
+        let receivers = quantity::count(self.receivers, "receiver");
+        write!(f, "{about}{receivers} found by polls")?;
+        if let Some(nanos) = self.farthest_round_trip_ns {
+            let time = quantity::time(Duration::from_nanos(nanos));
+            write!(f, ", the longest round trip {time}")?;
+        }
+        Ok(())
     }
 }
 
@@ -98,6 +139,7 @@ impl Document for PublishReport {
         if let Some(limited_by) = &self.limited_by {
             told.push(format!("last {limited_by}"));
         }
+        told.extend(self.census.iter().map(CensusReport::to_string));
         told.push(format!("dropped: {}", self.drops.drops_told()));
         let mut text = String::new();
         clauses(&mut text, &format!("{}:", self.group), &told);

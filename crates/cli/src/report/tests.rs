@@ -56,6 +56,7 @@ fn publish() {
         given_up: 0,
         unconfirmed: Vec::new(),
         limited_by: None,
+        census: None,
         drops: Counters::default(),
         counters: Counters::default(),
     };
@@ -69,6 +70,11 @@ fn publish() {
         receiver: "host-b".into(),
         cause: "network".into(),
         bits_per_s: 12_500_000,
+    });
+    report.census = Some(CensusReport {
+        receivers: 300,
+        is_complete: false,
+        farthest_round_trip_ns: Some(41_300_000),
     });
     report.drops = counters(&[("bad_checksum", 3)]);
     text += &report.text();
@@ -130,6 +136,7 @@ fn load() {
         receivers: 1,
         given_up: 0,
         limited_by: None,
+        census: None,
         usage: usage(),
         drops: Counters::default(),
         counters: counters(&[
@@ -369,6 +376,7 @@ fn hostile() {
             cause: "network".into(),
             bits_per_s: 1_000_000,
         }),
+        census: None,
         drops: Counters::default(),
         counters: Counters::default(),
     };

@@ -137,6 +137,36 @@ fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
     });
 }
 
+/// One receiver does not report, and one is 40 ms away and back.
+#[test]
+fn polls_count_all_receivers_and_find_the_farthest() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(4)).unwrap();
+        let far = lab.lengthen(3, Duration::from_millis(20)).unwrap();
+        let receive = format!("load recv -g {GROUP} --json --timeout 30s");
+        let ends = ["", "--strict-pgm", ""].into_iter().zip(&lab.hosts()[1..]);
+        let ends: Vec<End> = ends
+            .map(|(more, host)| End::start(towline(host, &format!("{receive} {more}"))))
+            .collect();
+        ends.iter().for_each(End::await_session);
+        // A count takes seven seconds.
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 2 --count 400 --size 1400 --rate 50kB/s \
+             --poll-interval 1s"
+        );
+        let sender = End::start(towline(lab.host(0), &words));
+        sender.await_said("3 receivers found by polls, the longest round trip ");
+        let sent = sender.report(LIMIT);
+        let census = &sent["census"];
+        assert_eq!(census["receivers"], 3, "{sent:#}");
+        assert_eq!(census["is_complete"], true, "{sent:#}");
+        let farthest = census["farthest_round_trip_ns"].as_u64().unwrap();
+        assert!(farthest >= 40_000_000, "{sent:#}");
+        assert_eq!(sent["receivers"], 2, "{sent:#}");
+        drop((ends, far));
+    });
+}
+
 #[test]
 fn a_pub_that_knows_of_a_loss_exits_with_1_and_says_that_nothing_is_confirmed() {
     alone(|| {
