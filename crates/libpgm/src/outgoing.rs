@@ -32,6 +32,8 @@ pub(crate) struct Outgoing {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
     packet_limit: usize,
+    /// How long a program waits at least when the rate allows no message.
+    rate_wait: Duration,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,7 @@ impl Outgoing {
         publisher: Publisher,
         events: Arc<Events>,
         board: Board,
+        rate_wait: Duration,
     ) -> Result<Self, Error> {
         let waker = publisher.waker()?;
         let packet_limit = publisher.packet_limit();
@@ -104,6 +107,7 @@ impl Outgoing {
             waker,
             thread: Some(thread),
             packet_limit,
+            rate_wait,
         })
     }
 
@@ -127,7 +131,9 @@ impl Outgoing {
         }?;
         publisher.arm();
         let wait = match status {
-            SendStatus::RateLimited { until } => Some(until.since(publisher.now())),
+            SendStatus::RateLimited { until } => {
+                Some(until.since(publisher.now()).max(self.rate_wait))
+            }
             _ => None,
         };
         let is_full = matches!(status, SendStatus::WouldBlock);

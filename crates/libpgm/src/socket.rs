@@ -388,9 +388,8 @@ fn open(settings: &Settings, bound: &Bound, warnings: &mut Vec<String>) -> Resul
             let name = format!("{} of {}", address(settings, bound, &group), bound.tsi);
             let board = Board::open("publisher", &name, warnings);
             let events = Arc::clone(&bound.events);
-            Some(Arc::new(
-                Outgoing::start(publisher, events, board).map_err(fault)?,
-            ))
+            let outgoing = Outgoing::start(publisher, events, board, settings.rate_wait());
+            Some(Arc::new(outgoing.map_err(fault)?))
         }
         None => None,
     };
