@@ -193,6 +193,15 @@ impl UdpSocket {
         }
     }
 
+    /// Receives only what arrives by this interface.
+    ///
+    /// # Errors
+    /// When there is no such interface, on kernels before 5.0, and without CAP_NET_RAW before 5.7.
+    pub fn receive_only_by(&self, interface: u32) -> io::Result<()> {
+        let index = c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.set(libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &index)
+    }
+
     /// Sets the interface that multicast leaves by and, for IPv4, its source address.
     ///
     /// # Errors

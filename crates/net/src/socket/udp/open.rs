@@ -361,6 +361,16 @@ impl UdpSetup {
             // For IPv6, old kernels cannot switch this option off. They still check membership by
             // address, and the state machines drop packets that are not for them.
             let _kernel_too_old = socket.set_multicast_all(false);
+            if self.is_raw() && bound.is_ipv6() {
+                // The kernel gives a raw socket that is bound to a group of IPv6 the group's
+                // packets of every interface, joined there or not. A relay would hear a source of
+                // one network on all of them.
+                set(
+                    "receive only by one interface on",
+                    bound,
+                    socket.receive_only_by(self.interface),
+                )?;
+            }
             let source = self.source.filter(|_| self.role == Role::Receiver);
             socket
                 .join(bound.ip(), self.interface, source)
