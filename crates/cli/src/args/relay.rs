@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, value_parser};
-use towline::{Faults, SocketOptions};
+use towline::{Encapsulation, Faults, SocketOptions};
 
 use super::{Place, bytes, long, metrics_address, place};
 
@@ -16,6 +16,10 @@ pub(crate) struct RelayArgs {
     #[arg(value_name = "GROUP@IFACE[:PORT]|HOST[:PORT]", num_args = 2.., required = true,
           value_parser = place)]
     pub(crate) networks: Vec<Place>,
+    /// What carries the packets of the sessions: UDP, or raw IP (protocol 113), which needs
+    /// CAP_NET_RAW
+    #[arg(long, value_name = "udp|raw", default_value_t = Encapsulation::Udp)]
+    pub(crate) encapsulation: Encapsulation,
     /// PGM data-destination port of the sessions; needed when the networks have different UDP ports
     /// [default: their UDP port]
     #[arg(long, value_name = "PORT")]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use towline::{Faults, Group, SessionBuilder, SocketOptions};
+use towline::{Encapsulation, Faults, Group, SessionBuilder, SocketOptions};
 
 use super::{Plan, session::text};
 use crate::{
@@ -16,6 +16,10 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RelayPlan {
     pub(crate) networks: Vec<Place>,
+    /// The protocol below PGM that carries the packets.
+    #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
+    pub(crate) encapsulation: Encapsulation,
     /// PGM's data-destination port when it differs from the UDP ports.
     pub(crate) pgm_port: Option<u16>,
     /// Time to live of the packets that leave.
@@ -55,6 +59,7 @@ impl RelayPlan {
         }
         Ok(Self {
             networks: args.networks.clone(),
+            encapsulation: args.encapsulation,
             pgm_port: args.pgm_port,
             hops: args.hops,
             control_port: args.control_port,
@@ -66,9 +71,12 @@ impl RelayPlan {
 
     /// Makes the settings of each network for the library.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionBuilder> {
-        self.networks.iter().map(|network| {
+        let sockets = SocketOptions::default()
+            .hops(self.hops)
+            .encapsulation(self.encapsulation);
+        self.networks.iter().map(move |network| {
             SessionBuilder::at(network.at_port(Group::PORT))
-                .sockets(SocketOptions::default().hops(self.hops))
+                .sockets(sockets.clone())
                 .faults(self.faults)
                 .pgm_port(self.pgm_port)
                 .control_port(self.control_port)
