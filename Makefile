@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test interrupted presence besieged many interop sim bench bench-page readme-maps
+.PHONY: demo test interrupted presence besieged relayed many interop sim bench bench-page readme-maps
 .PHONY: screenshots soak lint fuzz build install install-libraries uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
@@ -26,6 +26,11 @@ presence: ## three receivers and `send` without flags, 50 times, 0 to 5 % lost: 
 besieged: ## one attacker against sessions with a key, 10 times: 220 MB proven, no message lost
 	@scripts/setup.sh rust
 	TOWLINE_REPEATS=10 cargo test --locked --package towline-cli --test lab siege -- --nocapture
+
+relayed: ## a tree of 220 MB behind a relay and without one, 7 pairs: half the rate or more
+	@scripts/setup.sh rust
+	TOWLINE_REPEATS=7 cargo test --locked --package towline-cli --test lab \
+	  relay::a_relay_keeps -- --nocapture
 
 many: ## 10,000 peers at one end, 1,000 of them active; minutes
 	@scripts/setup.sh rust tests

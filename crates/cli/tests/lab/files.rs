@@ -39,7 +39,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
     path
 }
 
-fn is_equal(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_equal(one: &Path, other: &Path) -> bool {
     let mut diff = Command::new("diff");
     diff.args(["--recursive", "--no-dereference", "--brief"])
         .arg(one)
