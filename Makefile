@@ -1,7 +1,7 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test interrupted presence besieged relayed many interop sim bench bench-page readme-maps
-.PHONY: screenshots soak lint fuzz build install install-libraries uninstall help
+.PHONY: demo test interrupted presence besieged relayed many interop sim bench bench-page
+.PHONY: readme-maps screenshots soak lint fuzz build install install-libraries uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)

@@ -126,9 +126,7 @@ impl Receiver {
             match option {
                 PgmOption::Packed(_) => is_packed = true,
                 // Of several options of a kind, the first counts (section 11.2).
-                PgmOption::Fragment(fragment) => {
-                    incoming.fragment = incoming.fragment.or(Some(fragment));
-                }
+                PgmOption::Fragment(it) => _ = incoming.fragment.get_or_insert(it),
                 PgmOption::Fin => incoming.is_last = true,
                 PgmOption::Join(join) => incoming.join_min = Some(join.min),
                 _ => {}
