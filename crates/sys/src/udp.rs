@@ -152,6 +152,16 @@ impl UdpSocket {
         Ok(sockopt::set_socket_reuseaddr(&self.fd, on)?)
     }
 
+    /// Lets sockets of the same user bind the port that have this option and not
+    /// [`UdpSocket::set_reuse_address`]. On a unicast address each would receive a part only, so do
+    /// not set the option there.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_reuse_port(&self, on: bool) -> io::Result<()> {
+        Ok(sockopt::set_socket_reuseport(&self.fd, on)?)
+    }
+
     /// Receives `group` on one interface, from any source or from one only.
     ///
     /// # Errors

@@ -353,6 +353,8 @@ impl UdpSetup {
         let bound = self.scoped(self.destination);
         if is_multicast {
             set("share the port of", bound, socket.set_reuse_address(true))?;
+            // OpenPGM shares its port by this option alone.
+            set("share the port of", bound, socket.set_reuse_port(true))?;
         }
         socket
             .bind(bound)
