@@ -1,7 +1,7 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test interrupted presence besieged relayed many interop sim bench bench-page
-.PHONY: readme-maps screenshots soak lint fuzz build install install-libraries uninstall help
+.PHONY: demo test interrupted presence besieged relayed many interop rates sim bench
+.PHONY: bench-page readme-maps screenshots soak lint fuzz build install install-libraries uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -39,6 +39,11 @@ many: ## 10,000 peers at one end, 1,000 of them active; minutes
 interop: ## every cell with OpenPGM and ZeroMQ, 100,000 messages each; minutes
 	@scripts/setup.sh rust tests
 	cargo test --locked --package towline-cli --test lab interop::$(or $(ARGS),whole) -- \
+	  --ignored --nocapture --test-threads 1
+
+rates: ## ZeroMQ on either libpgm up to 2 Gbit/s, or ARGS=ours, mixed or the_programs; minutes
+	@scripts/setup.sh rust tests
+	cargo test --locked --profile demo --package towline-libpgm --test peers rates::$(ARGS) -- \
 	  --ignored --nocapture --test-threads 1
 
 sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS

@@ -2,8 +2,8 @@
 
 zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
 
-In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP), ZMQ_SESSIONS (how many publishers, one
-after the other).
+In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP; tcp has no PGM, and its ZMQ_GROUP is
+the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other).
 """
 import ipaddress
 import os
@@ -31,6 +31,7 @@ def publish(socket, count, size):
     """Sends numbered messages, then their end again and again, as no one answers."""
     time.sleep(1.0)
     filling = bytes(size - 8)
+    print("sending", flush=True)
     start = time.monotonic()
     for number in range(count):
         socket.send(number.to_bytes(8, "little") + filling)
@@ -46,7 +47,7 @@ def subscribe(socket, count):
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     # ZeroMQ connects on a thread of its own.
     for _ in range(1000):
-        if has_joined():
+        if TRANSPORT == "tcp" or has_joined():
             break
         time.sleep(0.01)
     print("ready", flush=True)
@@ -76,7 +77,7 @@ def subscribe(socket, count):
             sessions -= 1
             following = 0
     rate = received * size * 8 / max(last - start, 1e-9) / 1e6
-    print(f"received {received} gaps {gaps} rate {rate:.1f} Mbit/s first {first}")
+    print(f"received {received} gaps {gaps} rate {rate:.1f} Mbit/s first {first}", flush=True)
 
 
 def main():
@@ -89,13 +90,15 @@ def main():
     # However busy the machine is, what waits in the queue leaves.
     socket.setsockopt(zmq.LINGER, -1 if role == "pub" else 0)
     endpoint = f"{TRANSPORT}://{address};{GROUP}:5555"
+    if TRANSPORT == "tcp":
+        endpoint = f"tcp://{GROUP}:5555"
     if role == "pub":
         # A publisher that waits for room instead of dropping. There is room for a tenth of a
         # second: what waits when the publisher ends leaves late, and nobody repairs it then.
         socket.setsockopt(zmq.XPUB_NODROP, 1)
         size, rate_kbit = int(sys.argv[4]), int(sys.argv[5])
         socket.setsockopt(zmq.SNDHWM, max(10, rate_kbit * 125 // 10 // size))
-        socket.connect(endpoint)
+        (socket.bind if TRANSPORT == "tcp" else socket.connect)(endpoint)
         publish(socket, count, size)
     else:
         socket.connect(endpoint)

@@ -21,6 +21,7 @@ mod kit;
 mod api;
 mod examples;
 mod hostile;
+mod rates;
 mod sanitized;
 mod talk;
 mod zmq;
@@ -129,17 +130,26 @@ fn finish(child: Child) -> String {
 
 /// Starts a receiver, and waits until it says that it has joined the group: how long that takes
 /// depends on what else the machine does.
-fn ready(mut command: Command) -> Child {
-    let mut receiver = command.spawn().unwrap();
-    let said = receiver.stdout.as_mut().unwrap();
+fn ready(command: Command) -> Child {
+    said(command, "ready")
+}
+
+/// Starts a program, and waits until it says `word`.
+fn said(mut command: Command, word: &str) -> Child {
+    let mut program = command.spawn().unwrap();
+    assert_eq!(next_line(&mut program), word, "{command:?}");
+    program
+}
+
+/// Waits for the next line that a program prints; empty when it has ended.
+fn next_line(program: &mut Child) -> String {
+    let said = program.stdout.as_mut().unwrap();
     let (mut line, mut byte) = (Vec::new(), [0]);
     // Byte by byte, so that what follows is left to whoever reads the rest.
     while said.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
         line.extend(byte);
     }
-    let line = String::from_utf8_lossy(&line).into_owned();
-    assert_eq!(line, "ready", "{command:?}");
-    receiver
+    String::from_utf8_lossy(&line).into_owned()
 }
 
 /// Runs a sender on host 0 and a receiver on host 1, and returns what both print.
