@@ -58,8 +58,7 @@ struct World {
 
 impl World {
     fn new(loss_per_mille: u64, config: impl Fn() -> ConfigBuilder) -> Self {
-        let now = Instant::from_nanos(1_000_000_000);
-        let mut nodes = Vec::new();
+        let (now, mut nodes) = (Instant::from_nanos(1_000_000_000), Vec::new());
         let setup = SourceSetup {
             tsi: Tsi {
                 gsi: Gsi([1; 6]),

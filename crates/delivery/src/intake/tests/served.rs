@@ -121,7 +121,7 @@ fn a_restarted_sender_continues_however_its_address_is_written() {
     // A socket for both IP versions names an IPv4 host by an IPv6 address.
     let source = match Fabric::address(1).ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
-        other => other,
+        other @ IpAddr::V6(_) => other,
     };
     let heard = Heard {
         stream: stream(1, 2),
