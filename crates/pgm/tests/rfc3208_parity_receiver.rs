@@ -416,7 +416,7 @@ fn s11_2_of_several_encoded_options_the_first_of_its_kind_counts() {
         let second = first.map(|byte| byte ^ change);
         let mut other = encoded_fragment(&second);
         other.kind = 0x0D;
-        let options = [encoded_fragment(&first), encoded_fragment(&second), other];
+        let options = [encoded_fragment(&first), other, encoded_fragment(&second)];
         let options = options.map(PgmOption::Encoded);
         let parity = flagged(&downstream(), &plain.body(), &options, plain.tsdu());
         let mut bench = offered();
