@@ -135,28 +135,30 @@ fn s11_5_loss_is_asked_for_by_count_once_its_group_is_complete() {
     bench.assert_accounts();
 }
 
-/// OpenPGM 5.3 aborts when it is asked for the parity that it offers. Towline with `fec_form`
-/// openpgm makes the same offer.
+/// The flag 0x02 is unasked parity by the RFC, and parity on demand by OpenPGM, which aborts when it
+/// is asked for it. Towline with `fec_form` openpgm makes the same offer, and says so in the mark.
 #[test]
-fn what_openpgm_offers_is_asked_for_only_where_a_mark_shows_that_it_is_not_openpgm() {
-    let offer = ParityPrm::new(false, true, K, ParityReading::OpenPgm);
-    let options = [
-        PgmOption::ParityPrm(offer),
-        PgmOption::Mark(Mark::new(Profile::Messages, 1)),
-    ];
-    for (options, asked) in [
-        (&options[..1], (vec![9, 12], vec![])),
-        (&options, (vec![], vec![8 + 1])),
+fn s11_5_parity_is_asked_for_only_where_the_offer_has_it_on_demand() {
+    let one = ParityPrm::new(false, true, K, ParityReading::OpenPgm);
+    let marked = PgmOption::Mark(Mark::new(Profile::Messages, 1));
+    let in_openpgms_form = Mark::new(Profile::Messages, 1).with_parity(ParityReading::OpenPgm);
+    let (selective, parity) = ((vec![9, 12], vec![]), (vec![], vec![8 + 1]));
+    for (mark, asked) in [
+        (None, &selective),
+        (Some(marked), &selective),
+        (Some(PgmOption::Mark(in_openpgms_form)), &parity),
     ] {
+        let mut options = vec![PgmOption::ParityPrm(one)];
+        options.extend(mark);
         let mut bench = joined_with(Mode::Sequence, Config::builder(), 0);
         arrive(&mut bench, 1..8, &[]);
         for _ in 0..2 {
-            bench.spm(7, options);
+            bench.spm(7, &options);
         }
         bench.take_sent();
         arrive(&mut bench, 8..17, &[9, 12]);
         bench.pass_ms(5);
-        assert_eq!(take_asked(&mut bench), asked, "{options:?}");
+        assert_eq!(take_asked(&mut bench), *asked, "{mark:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use wire::{
     },
 };
 
-use super::{Element, Session, WaySet, parity::numbering_of, repairs::key};
+use super::{Element, Session, WaySet, parity::offer_of, repairs::key};
 use crate::{poll::Polls, queue::Destination};
 
 impl Element {
@@ -52,12 +52,14 @@ impl Element {
         });
         self.check_session(now, way, source.ip(), tsi, spm.sqn, control)?;
         let known = self.sessions.get(&tsi);
+        let (numbering, answers_parity) = offer_of(packet, mark.as_ref());
         let session = Session {
             way,
             upstream,
             last_spm: spm.sqn,
             trail: spm.trail,
-            numbering: numbering_of(packet),
+            numbering,
+            answers_parity,
             control,
             heard: now,
             is_cut_off: false,

@@ -201,6 +201,8 @@ struct Session {
     trail: Sqn,
     /// How the source numbers its groups of packets; `None` when it sends no parity.
     numbering: Option<Numbering>,
+    /// True when the source answers NAKs for parity.
+    answers_parity: bool,
     /// The session's number, and the address for reports to its source; `None` when the source
     /// takes no reports.
     control: Option<(u64, SocketAddr)>,

@@ -11,7 +11,7 @@
 use base::{DropReason, Instant};
 use wire::{
     Sqn,
-    pgm::{Data, Flags, Nak, Packet, PgmOption, Tsi},
+    pgm::{Data, Flags, Mark, Nak, Packet, PgmOption, Tsi},
 };
 
 use super::{
@@ -167,7 +167,10 @@ impl Element {
         nak: Nak,
         session: &Session,
     ) -> Result<(), DropReason> {
-        let numbering = session.numbering.ok_or(DropReason::Unexpected)?;
+        // A source that answers no parity NAKs would drop this one, or abort (OpenPGM 5.3). The
+        // receiver hears no NCF, and asks for the packets themselves.
+        let numbering = session.numbering.filter(|_| session.answers_parity);
+        let numbering = numbering.ok_or(DropReason::Unexpected)?;
         let tsi = packet.header().upstream_tsi();
         let ways = self.setup.ways.len();
         let (mut confirmed, mut asked, mut has_room) =
@@ -259,13 +262,17 @@ impl Element {
     }
 }
 
-/// Reads from an SPM how the source numbers its groups; `None` when the source offers no parity, or
-/// names a group size that the erasure code does not support.
-pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
-    packet.options().find_map(|option| match option {
-        PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),
+/// Reads a source's offer of parity from an SPM: how the source numbers its groups, and whether it
+/// answers parity NAKs. No numbering when the source offers no parity, or names a group size that
+/// the erasure code does not support.
+pub(super) fn offer_of(packet: &Packet<'_>, mark: Option<&Mark>) -> (Option<Numbering>, bool) {
+    let offer = packet.options().find_map(|option| match option {
+        PgmOption::ParityPrm(offer) => Some(offer),
         _ => None,
-    })
+    });
+    let reading = Mark::parity_reading(mark);
+    let numbering = offer.and_then(|offer| Numbering::new(offer.group_size));
+    (numbering, offer.is_some_and(|it| it.is_on_demand(reading)))
 }
 
 #[cfg(test)]
@@ -274,7 +281,7 @@ mod tests {
 
     use base::Verdict;
     use wire::pgm::{
-        Addressing, Body, CurrTgsize, PacketType, ParityPrm, ParityReading, emit_flagged,
+        Addressing, Body, CurrTgsize, PacketType, ParityPrm, ParityReading, Profile, emit_flagged,
     };
 
     use super::*;
@@ -467,6 +474,33 @@ mod tests {
         let mut ways: Vec<usize> = bench.take().iter().map(|(way, ..)| *way).collect();
         ways.sort_unstable();
         assert_eq!(ways, [1, 2]);
+    }
+
+    #[test]
+    fn s11_6_a_parity_nak_goes_on_only_where_the_offer_has_parity_on_demand() {
+        let mark = Mark::new(Profile::Messages, 1);
+        let in_openpgms_form = mark.with_parity(ParityReading::OpenPgm);
+        let one = ParityPrm::new(false, true, K, ParityReading::OpenPgm);
+        for (mark, is_answered) in [
+            (None, false),
+            (Some(mark), false),
+            (Some(in_openpgms_form), true),
+        ] {
+            let mut options = vec![PgmOption::ParityPrm(one)];
+            options.extend(mark.map(PgmOption::Mark));
+            let mut bench = Bench::new();
+            bench.spm(0, SOURCE, &options);
+            bench.take();
+            let verdict = nak(&mut bench, 1, 16, 2);
+            if is_answered {
+                assert_eq!(verdict, Verdict::Control);
+                assert_eq!(told(&mut bench), [(0, NAK, 16, 2), (1, NCF, 16, 2)]);
+            } else {
+                assert_eq!(verdict, Verdict::Drop(DropReason::Unexpected), "{mark:?}");
+                assert_eq!(told(&mut bench), []);
+                assert_eq!(bench.element.repair_count(), 0);
+            }
+        }
     }
 
     #[test]

@@ -195,6 +195,8 @@ impl Source {
         if config.strict_pgm() {
             setup.mark = None;
         }
+        let form = config.fec_form().reading();
+        setup.mark = setup.mark.map(|mark| mark.with_parity(form));
         let first = setup.first_position();
         let log = TransmitLog::new(config.tx_window_bytes(), config.tx_window_sqns(), first);
         let repairs = RepairQueue::new(log.index_slots());

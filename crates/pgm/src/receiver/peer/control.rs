@@ -28,7 +28,7 @@ pub(in crate::receiver) struct SpmNotes {
     /// window is not valid.
     is_unreachable: bool,
     join_min: Option<Sqn>,
-    mark: Option<Mark>,
+    pub(super) mark: Option<Mark>,
     loads: Loads,
     back_off: BackOffNotes,
     pub(super) parity: Option<ParityPrm>,

@@ -27,7 +27,7 @@ use std::time::Duration;
 use base::{DropReason, Instant, Verdict};
 use wire::{
     Sqn,
-    pgm::{Nak, NakList, ParityPrm, ParityReading},
+    pgm::{Mark, Nak, NakList, ParityPrm},
 };
 
 use super::{Incoming, Peer, Shared, SpmNotes, data::content_of};
@@ -95,15 +95,7 @@ impl Peer {
             self.offer.clear(&mut shared.store);
             return;
         };
-        // One flag means unasked parity by the RFC, and parity on demand by OpenPGM. A sender with
-        // a mark may use it either way, and answers requests. OpenPGM 5.3 aborts at the first
-        // request for the parity that it offers.
-        let is_marked = self.spms.mark.is_some();
-        let reading = if is_marked && !offer.is_on_demand(ParityReading::Rfc) {
-            ParityReading::Lax
-        } else {
-            ParityReading::Rfc
-        };
+        let reading = Mark::parity_reading(notes.mark.as_ref());
         self.offer.is_on_demand = offer.is_on_demand(reading);
         self.offer.is_proactive = offer.is_proactive(reading);
         if self.offer.groups.is_none() && self.is_proven() {

@@ -37,7 +37,7 @@ use std::{
 
 use base::Pace;
 
-use super::Contents;
+use super::{Contents, ParityReading};
 use crate::{
     ParseError,
     cursor::{Reader, Writer},
@@ -110,6 +110,8 @@ impl Mark {
     pub const PROTECTED: u16 = 1;
     /// Optional feature: the mark names the partner.
     pub const PARTNER: u16 = 1;
+    /// Optional feature: the flags of OPT_PARITY_PRM have the form that OpenPGM gives them.
+    pub const OPENPGM_PARITY: u16 = 2;
     /// The version that this crate writes: 1.0.
     pub const VERSION: u8 = 0x10;
     /// The magic "TWLN", which tells the mark from another option of the same type.
@@ -150,6 +152,27 @@ impl Mark {
         }
         self.partner = partner;
         self
+    }
+
+    /// Returns the same mark for a source whose offer of parity has this form.
+    #[must_use]
+    pub const fn with_parity(mut self, form: ParityReading) -> Self {
+        self.optional &= !Self::OPENPGM_PARITY;
+        if matches!(form, ParityReading::OpenPgm) {
+            self.optional |= Self::OPENPGM_PARITY;
+        }
+        self
+    }
+
+    /// Returns how to read the flags of OPT_PARITY_PRM in an SPM with this mark. An SPM without a
+    /// mark has the form of the RFC, or comes from OpenPGM, which must not be asked for parity: its
+    /// version 5.3 aborts when it is asked.
+    #[must_use]
+    pub fn parity_reading(mark: Option<&Self>) -> ParityReading {
+        match mark {
+            Some(mark) if mark.optional & Self::OPENPGM_PARITY != 0 => ParityReading::OpenPgm,
+            _ => ParityReading::Rfc,
+        }
     }
 
     /// Returns the same mark for a session that is protected with a key. The sender fills in the
@@ -510,6 +533,18 @@ mod tests {
         let bytes = bytes_of(&plain.with_partner(None).protected());
         let with_bit = [&bytes[..8], &[0, 1], &bytes[10..]].concat();
         assert_eq!(parse(&with_bit).unwrap().partner, None);
+    }
+
+    #[test]
+    fn a_mark_says_which_form_the_offer_of_parity_has() {
+        let plain = Mark::new(Profile::Messages, 7);
+        for form in [ParityReading::Rfc, ParityReading::OpenPgm] {
+            let bytes = bytes_of(&plain.with_parity(form));
+            let read = parse(&bytes).unwrap();
+            assert_eq!(Mark::parity_reading(Some(&read)), form);
+            assert_eq!(read.with_parity(ParityReading::Rfc), plain);
+        }
+        assert_eq!(Mark::parity_reading(None), ParityReading::Rfc);
     }
 
     #[test]
