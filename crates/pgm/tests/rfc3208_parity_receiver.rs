@@ -12,8 +12,8 @@ use towline_pgm::{
 use wire::{
     Sqn,
     pgm::{
-        Addressing, Body, CurrTgsize, Flags, Mark, Packet, ParityPrm, ParityReading, PgmOption,
-        Profile, emit_flagged,
+        Addressing, Body, CurrTgsize, Flags, Fragment, Mark, Packet, ParityGrp, ParityPrm,
+        ParityReading, PgmOption, Profile, emit, emit_flagged,
     },
 };
 
@@ -426,4 +426,42 @@ fn s11_2_of_several_encoded_options_the_first_of_its_kind_counts() {
         assert_eq!(bench.packet(&parity), Verdict::Control);
         assert_eq!(bench.take_texts(), texts(8..17), "{change}");
     }
+}
+
+#[test]
+fn s11_2_of_several_sizes_or_sets_the_first_counts() {
+    let tgsize = |count| PgmOption::CurrTgsize(CurrTgsize { packet_count: count });
+    let set = |group| PgmOption::ParityGrp(ParityGrp { group });
+    // Index 9 is the second of set 1. The group has five members, of eight.
+    let right = parity_packet(8, 5, K as usize + 1);
+    let right = Packet::parse(&right).unwrap();
+    for (sizes, is_recovered) in [([5, 7], true), ([7, 5], false)] {
+        let options = [tgsize(sizes[0]), set(1), tgsize(sizes[1]), set(2)];
+        let parity = flagged(&downstream(), &right.body(), &options, right.tsdu());
+        let mut bench = offered();
+        arrive(&mut bench, 8..13, &[9]);
+        bench.packet(&parity);
+        let is_whole = bench.take_texts() == texts(8..13);
+        assert_eq!(is_whole, is_recovered, "{sizes:?}");
+    }
+}
+
+#[test]
+fn s11_2_of_several_fragments_in_an_original_packet_the_first_counts() {
+    let fragment = |offset, len| {
+        PgmOption::Fragment(Fragment {
+            first: Sqn(8),
+            offset,
+            apdu_len: len,
+        })
+    };
+    let mut bench = offered();
+    for (sqn, offset, text) in [(8, 0, "packet "), (9, 7, "  8")] {
+        let options = [fragment(offset, 10), fragment(3, 1000)];
+        let mut packet = Vec::new();
+        let body = Body::Odata(data(sqn, 0));
+        emit(&mut packet, &downstream(), &body, &options, text.as_bytes());
+        bench.packet(&packet);
+    }
+    assert_eq!(bench.take_texts(), texts(8..9));
 }

@@ -128,7 +128,7 @@ impl Receiver {
                 // Of several options of a kind, the first counts (section 11.2).
                 PgmOption::Fragment(it) => _ = incoming.fragment.get_or_insert(it),
                 PgmOption::Fin => incoming.is_last = true,
-                PgmOption::Join(join) => incoming.join_min = Some(join.min),
+                PgmOption::Join(join) => _ = incoming.join_min.get_or_insert(join.min),
                 _ => {}
             }
         }
@@ -342,9 +342,11 @@ impl Receiver {
         };
         for option in packet.options() {
             match option {
-                PgmOption::ParityGrp(group) => incoming.group = Some(group),
+                // Of several options of a kind, the first counts (section 11.2).
+                PgmOption::ParityGrp(group) => _ = incoming.group.get_or_insert(group),
                 PgmOption::CurrTgsize(last) => {
-                    incoming.parity.packet_count = Some(last.packet_count as usize);
+                    let size = last.packet_count as usize;
+                    incoming.parity.packet_count.get_or_insert(size);
                 }
                 PgmOption::Encoded(raw) => {
                     let known = incoming.parity.fragment;
