@@ -115,8 +115,12 @@ impl Forwarder {
                 self.part(link);
             }
             LinkEvent::Opened => {
-                if let Some(End::Joined { party, .. }) = self.ends.get_mut(&link) {
-                    *party = Party::Sender { is_reached: true };
+                if let Some(End::Joined {
+                    party: Party::Sender { is_reached },
+                    ..
+                }) = self.ends.get_mut(&link)
+                {
+                    *is_reached = true;
                 }
             }
         }
