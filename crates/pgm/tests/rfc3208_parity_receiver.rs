@@ -430,7 +430,11 @@ fn s11_2_of_several_encoded_options_the_first_of_its_kind_counts() {
 
 #[test]
 fn s11_2_of_several_sizes_or_sets_the_first_counts() {
-    let tgsize = |count| PgmOption::CurrTgsize(CurrTgsize { packet_count: count });
+    let tgsize = |count| {
+        PgmOption::CurrTgsize(CurrTgsize {
+            packet_count: count,
+        })
+    };
     let set = |group| PgmOption::ParityGrp(ParityGrp { group });
     // Index 9 is the second of set 1. The group has five members, of eight.
     let right = parity_packet(8, 5, K as usize + 1);
