@@ -2,7 +2,10 @@
 //!
 //! **Spec**: RFC 3208 sections 7.1, 7.5, 7.8, 15.3.2.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use base::{DropReason, Instant};
 use wire::{
@@ -52,6 +55,8 @@ impl Element {
         });
         self.check_session(now, way, source.ip(), tsi, spm.sqn, control)?;
         let known = self.sessions.get(&tsi);
+        // Polls and the time of repairs are the neighbour's.
+        let same = known.filter(|known| known.upstream.ip() == source.ip());
         let (numbering, answers_parity) = offer_of(packet, mark.as_ref());
         let session = Session {
             way,
@@ -64,7 +69,8 @@ impl Element {
             heard: now,
             is_cut_off: false,
             requested: known.and_then(|known| known.requested),
-            polls: known.map_or_else(Polls::default, |known| known.polls),
+            polls: same.map_or_else(Polls::default, |same| same.polls),
+            repair_time: same.map(|same| same.repair_time).unwrap_or_default(),
         };
         self.counters.sessions_found += u64::from(known.is_none());
         self.sessions.insert(tsi, session);
@@ -198,14 +204,21 @@ impl Element {
         let header = packet.header();
         let tsi = header.tsi();
         self.hear(now, way, source, tsi)?;
+        let mut is_sent_to_all = true;
         for other in (0..self.setup.ways.len()).filter(|&other| other != way) {
             if self.send_down(other, tpdu.len(), |out| out.extend_from_slice(tpdu)) {
                 self.counters.odata_forwarded += 1;
                 self.kept.add_share(other, tpdu.len());
+            } else {
+                is_sent_to_all = false;
             }
         }
         if !header.flags.contains(Flags::PARITY) {
-            self.kept.keep(key(tsi, data.sqn), tpdu);
+            let key = key(tsi, data.sqn);
+            self.kept.keep(key, tpdu);
+            if is_sent_to_all {
+                self.repairs.odata(key);
+            }
         }
         Ok(())
     }
@@ -221,8 +234,8 @@ impl Element {
         let tsi = packet.header().tsi();
         self.hear(now, way, source, tsi)?;
         if packet.header().flags.contains(Flags::PARITY) {
-            let ways = self.ways_of_parity(tsi, packet, data)?;
-            self.send_repair(ways, tpdu);
+            let (ways, time) = self.ways_of_parity(now, tsi, packet, data)?;
+            self.send_repair(tsi, ways, time, tpdu);
             return Ok(());
         }
         // When this element missed the packet itself, it keeps the repair instead.
@@ -230,14 +243,17 @@ impl Element {
         if self.kept.find(key).is_none() {
             self.kept.keep(key, tpdu);
         }
-        let ways = self.repairs.rdata(now, key);
-        self.send_repair(ways, tpdu);
+        let (ways, time) = self.repairs.rdata(now, key);
+        self.send_repair(tsi, ways, time, tpdu);
         Ok(())
     }
 
     /// Sends a repair by each of `ways`, the ways whose receivers need it. The repair has come from
-    /// upstream.
-    fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
+    /// upstream, `time` after the confirmation of its NAK, if that is known.
+    fn send_repair(&mut self, tsi: Tsi, ways: WaySet, time: Option<Duration>, tpdu: &[u8]) {
+        if let Some(session) = self.sessions.get_mut(&tsi) {
+            session.repair_time.add(time);
+        }
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
         for other in wanted {
@@ -260,33 +276,34 @@ impl Element {
         if packet.options().any(|it| it == PgmOption::NbrUnreach) {
             return self.take_unreachable_ncf(way, packet);
         }
-        self.hear(now, way, source, tsi)?;
+        let session = *self.hear(now, way, source, tsi)?;
+        let eliminated_until = now + session.repair_time.elimination(&self.setup.timers);
         if packet.header().flags.contains(Flags::PARITY) {
-            return self.take_parity_ncf(now, tsi, packet, ncf);
+            return self.take_parity_ncf(now, tsi, packet, ncf, eliminated_until);
         }
         self.counters.ncfs_heard += 1;
         for sqn in sqns_of(packet, ncf) {
-            self.repairs.ncf(now, key(tsi, sqn));
+            self.repairs.ncf(now, key(tsi, sqn), eliminated_until);
         }
         Ok(())
     }
 
-    /// Notes that the source was heard. Fails when the session is unknown, or when the packet did
-    /// not come from the neighbour upstream.
+    /// Notes that the source was heard, and returns its session. Fails when the session is unknown,
+    /// or when the packet did not come from the neighbour upstream.
     pub(super) fn hear(
         &mut self,
         now: Instant,
         way: usize,
         source: SocketAddr,
         tsi: Tsi,
-    ) -> Result<(), DropReason> {
+    ) -> Result<&mut Session, DropReason> {
         let session = self.sessions.get_mut(&tsi);
         let session = session.ok_or(DropReason::UnknownSession)?;
         if session.way != way || session.upstream.ip() != source.ip() {
             return Err(DropReason::WrongSource);
         }
         session.heard = now;
-        Ok(())
+        Ok(session)
     }
 
     /// Queues a packet of at most `bytes_max` bytes for the group of a way. Returns false when the

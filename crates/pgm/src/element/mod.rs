@@ -72,6 +72,9 @@ use parity::ParityRepairs;
 
 mod polls;
 
+mod repair_time;
+use repair_time::RepairTime;
+
 mod repairs;
 use repairs::Repairs;
 
@@ -117,7 +120,7 @@ pub struct ElementSetup {
     pub queue_bytes_max: usize,
     /// Maximum number of bytes of packets that the element keeps for repairs; with 0 it keeps none.
     pub kept_bytes_max: usize,
-    /// Seed of the random wait before a reply to a poll.
+    /// Seed of the random bits by which polls draw who replies, and of the wait before a reply.
     pub seed: u64,
 }
 
@@ -165,7 +168,7 @@ pub struct ElementTimers {
     pub rdata_wait: Duration,
     /// The time after a confirmation in which the element passes on no further NAK for the packet
     /// (NAK_ELIM_IVL). A value above a quarter of `rdata_wait` counts as that quarter. When repairs
-    /// take long, the element waits twice their average time, up to that quarter.
+    /// of a session take long, the element waits twice their average time, up to that quarter.
     pub elimination: Duration,
     /// The time after which the element forgets a session of which it hears nothing.
     pub session_expiry: Duration,
@@ -213,6 +216,7 @@ struct Session {
     /// The time when a request for an SPM last went upstream.
     requested: Option<Instant>,
     polls: Polls,
+    repair_time: RepairTime,
 }
 
 /// A set of ways.
@@ -240,8 +244,9 @@ impl Element {
     ///
     /// **Panics**: with more than 64 ways.
     #[must_use]
-    pub fn new(setup: ElementSetup) -> Self {
+    pub fn new(mut setup: ElementSetup) -> Self {
         assert!(setup.ways.len() <= 64, "an element has at most 64 ways");
+        setup.timers = setup.timers.settled();
         let mut rng = Rng::new(setup.seed);
         let queues = setup
             .ways
@@ -252,8 +257,8 @@ impl Element {
             queues: queues.collect(),
             turn: 0,
             sessions: BTreeMap::new(),
-            repairs: Repairs::new(setup.timers.settled(), setup.repairs_max),
-            parity: ParityRepairs::new(setup.timers.settled(), setup.repairs_max),
+            repairs: Repairs::new(setup.timers, setup.repairs_max),
+            parity: ParityRepairs::new(setup.timers, setup.repairs_max),
             node_bits: rng.next_u32(),
             rng,
             counters: ElementCounters::default(),

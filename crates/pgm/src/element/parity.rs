@@ -8,6 +8,8 @@
 //!
 //! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
 
+use std::time::Duration;
+
 use base::{DropReason, Instant};
 use wire::{
     Sqn,
@@ -17,6 +19,7 @@ use wire::{
 use super::{
     Element, ElementTimers, Session, WaySet,
     downstream::sqns_of,
+    repair_time::Measure,
     timed::{Key, Timed},
 };
 use crate::{element::upstream::SqnList, fec::Numbering};
@@ -39,6 +42,7 @@ struct Group {
     /// confirmation.
     pending_until: Option<Instant>,
     eliminated_until: Instant,
+    measure: Measure,
 }
 
 /// The answer to a parity NAK for one group.
@@ -77,6 +81,7 @@ impl ParityRepairs {
         group.asked = group.asked.max(count);
         let asked = is_news.then_some(group.asked);
         if is_news {
+            group.measure.ask();
             group.pending_until = Some(now + self.timers.repeat_time);
             let due = now + self.timers.repeat_every;
             self.groups.set_due(key, due);
@@ -85,7 +90,7 @@ impl ParityRepairs {
     }
 
     /// Takes an NCF for `count` packets of a group. It came from the neighbour upstream.
-    fn ncf(&mut self, now: Instant, key: Key, ways: usize, count: u32) {
+    fn ncf(&mut self, now: Instant, key: Key, ways: usize, count: u32, eliminated_until: Instant) {
         let Some(group) = self.groups.entry(now, key, || Group::new(now, ways)) else {
             return;
         };
@@ -96,16 +101,18 @@ impl ParityRepairs {
         }
         group.asked = count;
         group.pending_until = None;
-        group.eliminated_until = now + self.timers.elimination;
+        group.eliminated_until = eliminated_until;
+        group.measure.confirm(now);
         self.groups.set_due(key, now + self.timers.rdata_wait);
     }
 
     /// Takes a repair of a group that has `short_by` members fewer than a full group. Returns the
-    /// ways by which the repair must go on.
-    fn rdata(&mut self, key: Key, short_by: u32) -> WaySet {
+    /// ways by which the repair must go on, and how long it took, if that is known.
+    fn rdata(&mut self, now: Instant, key: Key, short_by: u32) -> (WaySet, Option<Duration>) {
         let Some(group) = self.groups.get_mut(key) else {
-            return WaySet::NONE;
+            return (WaySet::NONE, None);
         };
+        let time = group.measure.end(now);
         let mut ways = WaySet::NONE;
         for (way, lacking) in group.lacking.iter_mut().enumerate() {
             if *lacking > 0 {
@@ -120,7 +127,7 @@ impl ParityRepairs {
         if group.lacking.iter().all(|lacking| *lacking == 0) {
             self.groups.remove(key);
         }
-        ways
+        (ways, time)
     }
 
     pub(super) fn forget(&mut self, tsi: Tsi) {
@@ -154,6 +161,7 @@ impl Group {
             asked: 0,
             pending_until: None,
             eliminated_until: now,
+            measure: Measure::Idle,
         }
     }
 }
@@ -189,11 +197,12 @@ impl Element {
                 asked.push(request(count));
             }
         }
+        let Some(&sqn) = confirmed.as_slice().first() else {
+            return Err(DropReason::NoRoom);
+        };
         self.counters.naks += 1;
-        if let Some(&sqn) = confirmed.as_slice().first() {
-            let confirmed = confirmed.as_slice();
-            self.confirm(way, tsi, Flags::PARITY, Nak { sqn, ..nak }, confirmed);
-        }
+        let nak = Nak { sqn, ..nak };
+        self.confirm(way, tsi, Flags::PARITY, nak, confirmed.as_slice());
         if asked.as_slice().is_empty() {
             self.counters.naks_eliminated += 1;
         } else {
@@ -226,26 +235,28 @@ impl Element {
         tsi: Tsi,
         packet: &Packet<'_>,
         ncf: Nak,
+        eliminated_until: Instant,
     ) -> Result<(), DropReason> {
         let numbering = self.numbering(tsi).ok_or(DropReason::Unexpected)?;
         let ways = self.setup.ways.len();
         self.counters.ncfs_heard += 1;
         for sqn in sqns_of(packet, ncf) {
             let count = numbering.requested(sqn, numbering.group_size());
-            self.parity
-                .ncf(now, (tsi, numbering.first_of(sqn).0), ways, count);
+            let key = (tsi, numbering.first_of(sqn).0);
+            self.parity.ncf(now, key, ways, count, eliminated_until);
         }
         Ok(())
     }
 
     /// Returns the ways by which a parity packet must go on: the ways that lack packets of its
-    /// group.
+    /// group. And how long the repair took, if that is known.
     pub(super) fn ways_of_parity(
         &mut self,
+        now: Instant,
         tsi: Tsi,
         packet: &Packet<'_>,
         data: Data,
-    ) -> Result<WaySet, DropReason> {
+    ) -> Result<(WaySet, Option<Duration>), DropReason> {
         let numbering = self.numbering(tsi).ok_or(DropReason::Unexpected)?;
         let size = packet.options().find_map(|option| match option {
             PgmOption::CurrTgsize(size) => Some(size.packet_count),
@@ -254,7 +265,7 @@ impl Element {
         let full = numbering.group_size();
         let short_by = full.saturating_sub(size.unwrap_or(full));
         let group = numbering.first_of(data.sqn);
-        Ok(self.parity.rdata((tsi, group.0), short_by))
+        Ok(self.parity.rdata(now, (tsi, group.0), short_by))
     }
 
     fn numbering(&self, tsi: Tsi) -> Option<Numbering> {
@@ -277,8 +288,6 @@ pub(super) fn offer_of(packet: &Packet<'_>, mark: Option<&Mark>) -> (Option<Numb
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use base::Verdict;
     use wire::pgm::{
         Addressing, Body, CurrTgsize, PacketType, ParityPrm, ParityReading, Profile, emit_flagged,

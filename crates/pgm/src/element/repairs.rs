@@ -17,8 +17,9 @@
 //! ```
 //!
 //! A repair may take longer than ELIM_IVL, on a long way or from a busy host. A NAK that was passed
-//! on again meanwhile would bring a second repair. So ELIM_IVL grows with the time that repairs
-//! take, up to a quarter of RDATA_IVL.
+//! on again meanwhile would bring a second repair. So ELIM_IVL grows with the time that a session's
+//! repairs take, up to a quarter of RDATA_IVL. When the packet itself comes and goes on by all ways,
+//! its state is forgotten: receivers asked for it before it was there.
 //!
 //! In every state, the element repairs a packet that it has for each way once in ELIM_IVL. It drops
 //! NAKs that come by such a way within that time. Other ways may wait for a repair from upstream
@@ -33,6 +34,7 @@ use wire::{Sqn, pgm::Tsi};
 
 use super::{
     ElementTimers, WaySet,
+    repair_time::Measure,
     timed::{Key, Timed},
 };
 
@@ -41,8 +43,6 @@ use super::{
 pub(super) struct Repairs {
     timers: ElementTimers,
     packets: Timed<Repair>,
-    /// The average time from a NAK that was passed on to its repair.
-    repair_time: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,7 @@ struct Repair {
     /// The ways that the element has repaired the packet for, and until when that counts.
     given: WaySet,
     given_until: Instant,
-    /// The time when a NAK for the packet was first passed on.
-    asked_at: Option<Instant>,
+    measure: Measure,
     state: State,
 }
 
@@ -103,7 +102,6 @@ impl Repairs {
         Self {
             timers,
             packets: Timed::new(repairs_max),
-            repair_time: None,
         }
     }
 
@@ -127,12 +125,12 @@ impl Repairs {
                 until: now + self.timers.repeat_time,
             };
             let due = now + self.timers.repeat_every;
-            let pending = Repair {
+            let mut pending = Repair {
                 ways,
-                asked_at: known.asked_at.or(Some(now)),
                 state,
                 ..known
             };
+            pending.measure.ask();
             self.packets.set(key, due, pending);
             return Reply::PassedOn;
         }
@@ -162,7 +160,7 @@ impl Repairs {
             ..known
         };
         if answered.ways == WaySet::NONE {
-            (answered.state, answered.asked_at) = (State::Answered, None);
+            (answered.state, answered.measure) = (State::Answered, Measure::Idle);
             self.packets.set(key, answered.given_until, answered);
         } else if let Some(entry) = self.packets.get_mut(key) {
             // The others still wait for a repair from upstream, with the timer that they have.
@@ -172,44 +170,40 @@ impl Repairs {
     }
 
     /// Takes an NCF of the neighbour upstream. It confirms this element's NAK, or the NAK of
-    /// another host for the same packet.
-    pub(super) fn ncf(&mut self, now: Instant, key: Key) {
+    /// another host for the same packet. Until `eliminated_until`, no NAK for it is passed on.
+    pub(super) fn ncf(&mut self, now: Instant, key: Key, eliminated_until: Instant) {
         let known = self.packets.get(key);
         let is_answered = known.is_some_and(|entry| matches!(entry.state, State::Answered));
         if is_answered || !self.packets.has_room(key) {
             return;
         }
-        let confirmed = Repair {
-            state: State::Outstanding {
-                eliminated_until: now + self.elimination(),
-            },
+        let mut confirmed = Repair {
+            state: State::Outstanding { eliminated_until },
             ..self.known(now, key)
         };
+        confirmed.measure.confirm(now);
         let due = now + self.timers.rdata_wait;
         self.packets.set(key, due, confirmed);
     }
 
-    /// Takes a repair from upstream: forgets the packet and returns the ways that asked for it.
-    /// Returns no way, and forgets nothing, when the element has just repaired the packet itself.
-    pub(super) fn rdata(&mut self, now: Instant, key: Key) -> WaySet {
+    /// Takes a repair from upstream: forgets the packet. Returns the ways that asked for it, and how
+    /// long the repair took, if that is known. Returns no way, and forgets nothing, when the element
+    /// has just repaired the packet itself.
+    pub(super) fn rdata(&mut self, now: Instant, key: Key) -> (WaySet, Option<Duration>) {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
         if self.packets.get(key).is_some_and(is_answered) {
-            return WaySet::NONE;
+            return (WaySet::NONE, None);
         }
-        let missing = self.packets.remove(key);
-        if let Some(asked_at) = missing.and_then(|entry| entry.asked_at) {
-            let time = now.since(asked_at);
-            let average = self.repair_time.map(|known| (known * 7 + time) / 8);
-            self.repair_time = average.or(Some(time));
+        match self.packets.remove(key) {
+            Some(mut entry) => (entry.ways, entry.measure.end(now)),
+            None => (WaySet::NONE, None),
         }
-        missing.map_or(WaySet::NONE, |entry| entry.ways)
     }
 
-    /// Returns the time after a confirmation in which no further NAK for the packet is passed on.
-    fn elimination(&self) -> Duration {
-        let time = self.repair_time.unwrap_or_default();
-        let long = (time * 2).min(self.timers.rdata_wait / 4);
-        self.timers.elimination.max(long)
+    /// Takes a packet that the source has sent for the first time, and that goes on by all ways:
+    /// forgets who asked for it.
+    pub(super) fn odata(&mut self, key: Key) {
+        self.packets.remove(key);
     }
 
     /// Returns what is known of a packet; of one without repair state, that nothing is missing.
@@ -218,7 +212,7 @@ impl Repairs {
             ways: WaySet::NONE,
             given: WaySet::NONE,
             given_until: now,
-            asked_at: None,
+            measure: Measure::Idle,
             state: State::Answered,
         };
         self.packets.get(key).copied().unwrap_or(none)

@@ -16,6 +16,8 @@ pub(super) const TSI: Tsi = Tsi {
     port: 4321,
 };
 pub(super) const SOURCE: IpAddr = ip(0, 1);
+/// The lead in each SPM of [`Bench::spm`].
+pub(super) const LEAD: u32 = 10_000;
 pub(super) const fn ip(network: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, network, host))
 }
@@ -96,7 +98,7 @@ impl Bench {
         let body = Body::Spm(Spm {
             sqn: Sqn(self.spm_sqn),
             trail: Sqn(0),
-            lead: Sqn(9),
+            lead: Sqn(LEAD),
             path_nla: from,
         });
         self.hand(way, from, &down(&body, options, &[]))
@@ -462,6 +464,71 @@ fn s7_4_the_elimination_interval_grows_with_the_time_that_repairs_take() {
     bench.take();
     bench.nak(1, &[90]);
     assert_eq!(passed_on(&mut bench), [[90]]);
+}
+
+/// Returns true when a second NAK for a packet is eliminated for `wait` after its confirmation.
+fn is_eliminated_after(bench: &mut Bench, sqn: u32, wait: Duration) -> bool {
+    bench.nak(1, &[sqn]);
+    bench.ncf(0, &[sqn]);
+    bench.pass(wait);
+    bench.take();
+    bench.nak(1, &[sqn]);
+    passed_on(bench).is_empty()
+}
+
+#[test]
+fn s7_4_what_repairs_take_is_measured_only_where_the_nak_went_once_and_per_session() {
+    // The NAK is passed on a second time, and only that brings a repair.
+    let mut bench = Bench::joined();
+    for sqn in 0..40 {
+        assert!(!is_eliminated_after(&mut bench, sqn, ms(300)), "{sqn}");
+        bench.ncf(0, &[sqn]);
+        bench.pass(ms(300));
+        bench.data(0, true, sqn);
+    }
+    assert!(!is_eliminated_after(&mut bench, 90, ms(21)));
+    // Another host asked first.
+    for sqn in 0..40 {
+        bench.ncf(0, &[sqn]);
+        bench.nak(1, &[sqn]);
+        bench.pass(ms(300));
+        bench.data(0, true, sqn);
+    }
+    assert!(!is_eliminated_after(&mut bench, 91, ms(21)));
+    // A NAK that is repeated until the first confirmation says nothing of the repair.
+    for sqn in 0..40 {
+        bench.nak(1, &[sqn]);
+        bench.pass(ms(300));
+        bench.ncf(0, &[sqn]);
+        bench.pass(ms(30));
+        bench.data(0, true, sqn);
+    }
+    assert!(is_eliminated_after(&mut bench, 92, ms(59)));
+    assert!(!is_eliminated_after(&mut bench, 93, ms(61)));
+    // The new neighbour of a session has times of its own.
+    bench.pass(ms(5001));
+    bench.spm(0, SOURCE, &[]);
+    assert!(is_eliminated_after(&mut bench, 94, ms(59)));
+    bench.pass(ms(5001));
+    bench.spm(0, ip(0, 9), &[]);
+    let session = bench.element.sessions.values().next().unwrap();
+    let elimination = session.repair_time.elimination(&bench.element.setup.timers);
+    assert_eq!(elimination, ElementTimers::default().elimination);
+}
+
+#[test]
+fn a_packet_that_goes_on_by_all_ways_is_asked_for_no_longer() {
+    let mut bench = Bench::joined();
+    let next = LEAD + 1;
+    bench.nak(1, &[next]);
+    assert_eq!(passed_on(&mut bench), [[next]]);
+    bench.data(0, false, next);
+    assert_eq!(bench.element.repair_count(), 0);
+    bench.take();
+    bench.pass(ms(2000));
+    assert!(bench.told().is_empty(), "no NAK is repeated");
+    bench.data(0, true, next);
+    assert!(bench.told().is_empty(), "nobody waits for a repair");
 }
 
 #[test]
