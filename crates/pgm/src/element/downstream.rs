@@ -63,6 +63,7 @@ impl Element {
             upstream,
             last_spm: spm.sqn,
             trail: spm.trail,
+            lead: spm.lead,
             numbering,
             answers_parity,
             control,
@@ -203,7 +204,7 @@ impl Element {
     ) -> Result<(), DropReason> {
         let header = packet.header();
         let tsi = header.tsi();
-        self.hear(now, way, source, tsi)?;
+        self.hear(now, way, source, tsi)?.see_data(data.sqn);
         let mut is_sent_to_all = true;
         for other in (0..self.setup.ways.len()).filter(|&other| other != way) {
             if self.send_down(other, tpdu.len(), |out| out.extend_from_slice(tpdu)) {
@@ -232,7 +233,7 @@ impl Element {
         data: Data,
     ) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
-        self.hear(now, way, source, tsi)?;
+        self.hear(now, way, source, tsi)?.see_data(data.sqn);
         if packet.header().flags.contains(Flags::PARITY) {
             let (ways, time) = self.ways_of_parity(now, tsi, packet, data)?;
             self.send_repair(tsi, ways, time, tpdu);

@@ -202,6 +202,8 @@ struct Session {
     last_spm: Sqn,
     /// The trail in the last SPM.
     trail: Sqn,
+    /// The newest packet that the element knows of: the lead in the last SPM, or a later packet.
+    lead: Sqn,
     /// How the source numbers its groups of packets; `None` when it sends no parity.
     numbering: Option<Numbering>,
     /// True when the source answers NAKs for parity.
@@ -217,6 +219,20 @@ struct Session {
     requested: Option<Instant>,
     polls: Polls,
     repair_time: RepairTime,
+}
+
+impl Session {
+    /// Notes that a data packet has come.
+    fn see_data(&mut self, sqn: Sqn) {
+        if sqn.is_after(self.lead) {
+            self.lead = sqn;
+        }
+    }
+
+    /// Returns true for a packet so far ahead that no receiver can miss it yet.
+    fn is_ahead(&self, sqn: Sqn) -> bool {
+        sqn.distance_from(self.lead) > LEAD_AHEAD_MAX
+    }
 }
 
 /// A set of ways.
@@ -420,6 +436,11 @@ impl Element {
         }
     }
 }
+
+/// Receivers may ask for packets up to this far ahead of the newest that the element knows of. They
+/// know of no packets but those that the element has sent on, except when packets overtake each
+/// other. Judgement.
+const LEAD_AHEAD_MAX: i32 = 64;
 
 #[cfg(test)]
 mod tests;

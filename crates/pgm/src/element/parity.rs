@@ -185,6 +185,9 @@ impl Element {
             (SqnList::default(), SqnList::default(), true);
         for sqn in sqns_of(packet, nak) {
             let group = numbering.first_of(sqn);
+            if session.is_ahead(group) {
+                continue;
+            }
             let count = numbering.requested(sqn, numbering.group_size());
             let answer = self.parity.nak(now, (tsi, group.0), (way, ways), count);
             let Some(answer) = answer else {
@@ -198,7 +201,11 @@ impl Element {
             }
         }
         let Some(&sqn) = confirmed.as_slice().first() else {
-            return Err(DropReason::NoRoom);
+            return Err(if has_room {
+                DropReason::BeyondWindow
+            } else {
+                DropReason::NoRoom
+            });
         };
         self.counters.naks += 1;
         let nak = Nak { sqn, ..nak };

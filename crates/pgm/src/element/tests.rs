@@ -532,6 +532,25 @@ fn a_packet_that_goes_on_by_all_ways_is_asked_for_no_longer() {
 }
 
 #[test]
+fn packets_that_nobody_can_have_missed_yet_are_not_asked_for() {
+    let mut bench = Bench::joined();
+    let edge = LEAD + LEAD_AHEAD_MAX as u32;
+    for sqn in [edge + 1, LEAD + (1 << 31) - 1] {
+        let verdict = bench.nak(1, &[sqn]);
+        assert_eq!(verdict, Verdict::Drop(DropReason::BeyondWindow), "{sqn}");
+    }
+    assert_eq!((bench.told(), bench.element.repair_count()), (vec![], 0));
+    bench.nak(1, &[edge + 1, 5, edge, edge + 2]);
+    let both = vec![5, edge];
+    assert_eq!(bench.told(), [(0, NAK, both.clone()), (1, NCF, both)]);
+    // What comes tells of later packets.
+    bench.data(0, false, LEAD + 1);
+    bench.take();
+    bench.nak(1, &[edge + 1]);
+    assert_eq!(passed_on(&mut bench), [[edge + 1]]);
+}
+
+#[test]
 fn s7_5_an_ncf_that_nobody_asked_for_anticipates_naks_for_a_time() {
     let mut bench = Bench::joined();
     bench.ncf(0, &[5]);

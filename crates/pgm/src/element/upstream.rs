@@ -41,10 +41,15 @@ impl Element {
             return self.take_parity_nak(now, way, packet, nak, &session);
         }
         let mut sqns = SqnList::default();
-        sqns_of(packet, nak).for_each(|sqn| sqns.push(sqn));
+        let known = sqns_of(packet, nak).filter(|sqn| !session.is_ahead(*sqn));
+        known.for_each(|sqn| sqns.push(sqn));
+        let Some(&sqn) = sqns.as_slice().first() else {
+            return Err(DropReason::BeyondWindow);
+        };
         self.counters.naks += 1;
         let sorted = self.sort_nak(now, way, tsi, &sqns);
         if sorted.has_room {
+            let nak = Nak { sqn, ..nak };
             self.confirm(way, tsi, Flags::NONE, nak, sqns.as_slice());
         }
         for &sqn in sorted.kept.as_slice() {
