@@ -11,10 +11,7 @@ use towline_pgm::{
 };
 use wire::{
     Sqn,
-    pgm::{
-        Addressing, Body, Flags, Fragment, NakList, PacketType, ParityReading, PgmOption,
-        emit_flagged,
-    },
+    pgm::{Addressing, Body, Flags, Fragment, Mark, NakList, PacketType, PgmOption, emit_flagged},
 };
 
 const K: u32 = 8;
@@ -163,6 +160,7 @@ fn s11_4_the_offer_stands_in_every_spm_as_it_was_configured() {
             true,
             false,
         ),
+        (&[("fec_form", "openpgm")], false, true),
     ] {
         let mut bench = bench(settings);
         bench.ms(100);
@@ -173,10 +171,14 @@ fn s11_4_the_offer_stands_in_every_spm_as_it_was_configured() {
                 PgmOption::ParityPrm(offer) => Some(offer),
                 _ => None,
             });
-            let offer = offer.unwrap();
+            let mark = seen.packet().options().find_map(|option| match option {
+                PgmOption::Mark(mark) => Some(mark),
+                _ => None,
+            });
+            let (offer, reading) = (offer.unwrap(), Mark::parity_reading(mark.as_ref()));
             assert_eq!(offer.group_size, K);
-            assert_eq!(offer.is_proactive(ParityReading::Rfc), is_proactive);
-            assert_eq!(offer.is_on_demand(ParityReading::Rfc), is_on_demand);
+            assert_eq!(offer.is_proactive(reading), is_proactive);
+            assert_eq!(offer.is_on_demand(reading), is_on_demand);
         }
     }
 }
