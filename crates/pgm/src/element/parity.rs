@@ -480,6 +480,27 @@ mod tests {
     }
 
     #[test]
+    fn s11_6_where_repairs_take_long_parity_is_not_asked_for_twice() {
+        let mut bench = joined();
+        for first in (0..20).map(|group| group * K) {
+            nak(&mut bench, 1, first, 1);
+            ncf(&mut bench, first, 1);
+            bench.pass(ms(60));
+            bench.take();
+            assert_eq!(rdata(&mut bench, first, &[]), [1]);
+        }
+        nak(&mut bench, 1, 800, 1);
+        ncf(&mut bench, 800, 1);
+        for (wait, goes_on) in [(90, false), (20, false), (20, true)] {
+            bench.pass(ms(wait));
+            bench.take();
+            nak(&mut bench, 2, 800, 1);
+            let naks = told(&mut bench).iter().filter(|it| it.1 == NAK).count();
+            assert_eq!(naks, usize::from(goes_on), "{wait}");
+        }
+    }
+
+    #[test]
     fn s11_6_parity_that_nobody_asked_for_goes_to_all() {
         let mut bench = joined();
         let body = Body::Odata(Data {
