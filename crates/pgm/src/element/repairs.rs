@@ -49,7 +49,9 @@ pub(super) struct Repairs {
 struct Repair {
     /// The ways on which the packet is missing, and which wait for a repair from upstream.
     ways: WaySet,
-    /// The ways that the element has repaired the packet for, and until when that counts.
+    /// The ways that the element has repaired the packet for, and until when that counts. A repair
+    /// for one more way extends the time of all, so a way may wait for as many ELIM_IVL as there
+    /// are ways.
     given: WaySet,
     given_until: Instant,
     measure: Measure,
@@ -159,11 +161,12 @@ impl Repairs {
             given_until: now + self.timers.elimination,
             ..known
         };
-        if answered.ways == WaySet::NONE {
+        let is_confirmed = matches!(known.state, State::Outstanding { .. });
+        if answered.ways == WaySet::NONE && !is_confirmed {
             (answered.state, answered.measure) = (State::Answered, Measure::Idle);
             self.packets.set(key, answered.given_until, answered);
         } else if let Some(entry) = self.packets.get_mut(key) {
-            // The others still wait for a repair from upstream, with the timer that they have.
+            // A repair from upstream is still to come, and its timer goes on.
             *entry = answered;
         }
         Answer::Repair

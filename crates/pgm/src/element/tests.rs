@@ -890,6 +890,21 @@ fn what_only_those_behind_have_missed_is_repaired_without_the_source() {
 }
 
 #[test]
+fn a_repair_that_an_ncf_announced_is_expected_though_the_element_sends_its_own() {
+    let mut bench = Bench::keeping(1 << 20);
+    bench.spm(0, SOURCE, &[]);
+    bench.data(0, false, 5);
+    bench.take();
+    bench.ncf(0, &[5]);
+    bench.nak(1, &[5]);
+    assert_eq!(bench.told(), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);
+    bench.pass(ms(100));
+    assert_eq!(bench.element.repair_count(), 1);
+    bench.data(0, true, 5);
+    assert_eq!((bench.told(), bench.element.repair_count()), (vec![], 0));
+}
+
+#[test]
 fn s8_2_a_repair_of_what_is_kept_has_the_payload_and_the_present_trail() {
     let mut bench = Bench::keeping(1 << 20);
     bench.spm(0, SOURCE, &[]);

@@ -86,9 +86,10 @@ impl Element {
                 if reply == Reply::Repaired {
                     continue;
                 }
-                self.counters.rdata_beyond_share += u64::from(kept.is_some());
+                let is_news = reply == Reply::PassedOn;
+                self.counters.rdata_beyond_share += u64::from(is_news && kept.is_some());
                 sorted.lacking.push(sqn);
-                sorted.is_news |= reply == Reply::PassedOn;
+                sorted.is_news |= is_news;
                 sorted.has_room &= reply != Reply::NoRoom;
                 continue;
             };
