@@ -169,7 +169,10 @@ impl Element {
             let mut options = [PgmOption::Syn; OPTIONS_MAX];
             let mut count = 0;
             // A back-off holds for one network: receivers on the next network measure their own.
-            let is_kept = |it: &PgmOption<'_>| !matches!(it, PgmOption::NakBackOffInterval(_));
+            // The element reports no loads, so nobody could see the reports of those receivers.
+            let is_kept = |it: &PgmOption<'_>| {
+                !matches!(it, PgmOption::NakBackOffInterval(_) | PgmOption::Crqst(_))
+            };
             let kept = packet.options().filter(is_kept);
             for (place, option) in options.iter_mut().zip(kept) {
                 *place = match option {

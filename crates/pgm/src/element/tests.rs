@@ -772,6 +772,23 @@ fn s7_1_a_session_stays_with_its_neighbour_while_that_one_is_heard() {
     assert!(bench.take().iter().any(|(_, to, _)| to.ip() == other));
 }
 
+#[test]
+fn s12_6_2_a_request_for_loads_that_the_element_does_not_report_goes_no_further() {
+    let mut bench = Bench::joined();
+    let loads = wire::pgm::Loads {
+        receiver: true,
+        ..Default::default()
+    };
+    let request = PgmOption::Crqst(wire::pgm::Crqst { loads });
+    bench.spm(0, SOURCE, &[request, PgmOption::Fin]);
+    let sent = bench.take();
+    assert_eq!(sent.len(), 2);
+    for (_, _, bytes) in sent {
+        let packet = Packet::parse(&bytes).unwrap();
+        assert!(packet.options().eq([PgmOption::Fin]));
+    }
+}
+
 /// Returns the marks of the SPMs sent since the last look, with their ways.
 fn marks(bench: &mut Bench) -> Vec<(usize, Mark)> {
     let sent = bench.take();
