@@ -135,8 +135,9 @@ fn s11_5_loss_is_asked_for_by_count_once_its_group_is_complete() {
     bench.assert_accounts();
 }
 
-/// The flag 0x02 is unasked parity by the RFC, and parity on demand by OpenPGM, which aborts when it
-/// is asked for it. Towline with `fec_form` openpgm makes the same offer, and says so in the mark.
+/// The flag 0x02 is unasked parity by the RFC, and parity on demand by OpenPGM, which aborts when
+/// it is asked for it. Towline with `fec_form` openpgm makes the same offer, and says so in the
+/// mark.
 #[test]
 fn s11_5_parity_is_asked_for_only_where_the_offer_has_it_on_demand() {
     let one = ParityPrm::new(false, true, K, ParityReading::OpenPgm);

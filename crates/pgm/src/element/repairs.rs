@@ -18,8 +18,8 @@
 //!
 //! A repair may take longer than ELIM_IVL, on a long way or from a busy host. A NAK that was passed
 //! on again meanwhile would bring a second repair. So ELIM_IVL grows with the time that a session's
-//! repairs take, up to a quarter of RDATA_IVL. When the packet itself comes and goes on by all ways,
-//! its state is forgotten: receivers asked for it before it was there.
+//! repairs take, up to a quarter of RDATA_IVL. When the packet itself comes and goes on by all
+//! ways, its state is forgotten: receivers asked for it before it was there.
 //!
 //! In every state, the element repairs a packet that it has for each way once in ELIM_IVL. It drops
 //! NAKs that come by such a way within that time. Other ways may wait for a repair from upstream
@@ -189,9 +189,9 @@ impl Repairs {
         self.packets.set(key, due, confirmed);
     }
 
-    /// Takes a repair from upstream: forgets the packet. Returns the ways that asked for it, and how
-    /// long the repair took, if that is known. Returns no way, and forgets nothing, when the element
-    /// has just repaired the packet itself.
+    /// Takes a repair from upstream: forgets the packet. Returns the ways that asked for it, and
+    /// how long the repair took, if that is known. Returns no way, and forgets nothing, when the
+    /// element has just repaired the packet itself.
     pub(super) fn rdata(&mut self, now: Instant, key: Key) -> (WaySet, Option<Duration>) {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
         if self.packets.get(key).is_some_and(is_answered) {
