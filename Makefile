@@ -1,7 +1,8 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
 .PHONY: demo test interrupted presence besieged relayed many interop rates sim bench
-.PHONY: bench-page readme-maps screenshots soak lint fuzz build install install-libraries uninstall help
+.PHONY: bench-page readme-maps screenshots soak lint fuzz build install install-libraries
+.PHONY: uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
