@@ -115,13 +115,16 @@ setup_tests() {
 # The source of OpenPGM as Debian has it, into target/openpgm: tests build its examples. The
 # system's lists need not name source packages, so apt gets lists of its own for this.
 setup_openpgm() {
-  local into=$PWD/target/openpgm wanted="the source of libpgm" apt log file
+  local into=$PWD/target/openpgm wanted="the source of libpgm" apt log part file
   [ -d "$into" ] && return 0
   command -v apt-get >/dev/null || { say "skipped: no apt-get here; wanted: $wanted"; return 0; }
   may_install || { say "skipped: TOWLINE_NO_INSTALL is set; wanted: $wanted"; return 0; }
   apt=$(mktemp -d)
-  log=$(mktemp)
-  mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial" "$into.part"
+  mkdir -p target "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
+  # Two runs at a time must not take each other's part away; what fails leaves one log.
+  part=$(mktemp -d "$into.XXXXXX")
+  log=$into.log
+  : >"$log"
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
     case $file in
       *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources/${file##*/}" ;;
@@ -132,18 +135,21 @@ setup_openpgm() {
   if (
     cd "$apt"
     set -- apt-get -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/sources" \
-      -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache"
+      -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache" \
+      -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10
     # A list that this does not need may fail.
     "$@" update || true
     "$@" source --download-only --tar-only libpgm &&
-      tar -xf libpgm_*.orig.tar.* -C "$into.part" --strip-components=2
+      tar -xf libpgm_*.orig.tar.* -C "$part" --strip-components=2
   ) >>"$log" 2>&1; then
-    mv "$into.part" "$into"
+    chmod 755 "$part"
+    # Another run may have been first.
+    mv -T "$part" "$into" 2>>"$log" || true
     rm -f "$log"
   else
     say "skipped: could not fetch $wanted (see $log)"
   fi
-  rm -rf "$apt" "$into.part"
+  rm -rf "$apt" "$part"
 }
 
 # What checks spelling and dependencies (scripts/checks.txt), beneath target: each clone has the
