@@ -20,6 +20,26 @@ use towline::{
 
 use crate::socket::without_signals;
 
+/// What became of a session's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Showing {
+    Shown,
+    /// Others were shown just before: the next call is due in this time.
+    Early(Duration),
+    /// They are shown nowhere.
+    Nowhere,
+}
+
+impl Showing {
+    /// Returns how long it is until the next call is due; `None` when none is.
+    pub(crate) const fn early(self) -> Option<Duration> {
+        match self {
+            Self::Early(time) => Some(time),
+            Self::Shown | Self::Nowhere => None,
+        }
+    }
+}
+
 /// The place where one session shows its counters.
 #[derive(Debug)]
 pub(crate) struct Board {
@@ -46,36 +66,58 @@ impl Board {
         }
     }
 
-    pub(crate) const fn is_open(&self) -> bool {
-        self.place.is_some()
-    }
-
-    /// Shows the counters that `fill` adds, unless others were shown just before. Returns how long
-    /// it is then until the next call is due; `None` when these are shown.
-    pub(crate) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) -> Option<Duration> {
-        let (slot, _) = self.place.as_ref()?;
+    /// Shows the counters that `fill` adds, unless others were shown just before.
+    pub(crate) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) -> Showing {
+        let Some((slot, _)) = &self.place else {
+            return Showing::Nowhere;
+        };
         let now = Instant::now();
         let early = self.due.saturating_duration_since(now);
         if !early.is_zero() {
-            return Some(early);
+            return Showing::Early(early);
         }
         if !slot.publish(fill) {
             // A reader copies the last values at this moment.
-            return Some(TICK);
+            return Showing::Early(TICK);
         }
         self.due = now + TICK;
-        None
+        Showing::Shown
     }
 }
 
 /// The server, and how many sessions use it.
 #[derive(Debug)]
 struct Served {
+    /// The process that the server is of.
+    pid: u32,
     users: usize,
     server: Option<CounterServer>,
 }
 
+impl Served {
+    /// Begins anew in a child of the process whose server this is: the child has no thread of it.
+    fn begin(&mut self, pid: u32) {
+        if self.pid != pid {
+            // Dropping it would wait for that thread, and remove the parent's socket.
+            std::mem::forget(self.server.take());
+            self.users = 0;
+            self.pid = pid;
+        }
+    }
+
+    /// Counts a user of process `pid` out. The server ends with its last user.
+    fn leave(&mut self, pid: u32) {
+        if self.pid == pid {
+            self.users -= 1;
+            if self.users == 0 {
+                self.server = None;
+            }
+        }
+    }
+}
+
 static SERVED: Mutex<Served> = Mutex::new(Served {
+    pid: 0,
     users: 0,
     server: None,
 });
@@ -84,13 +126,18 @@ fn served() -> MutexGuard<'static, Served> {
     SERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A session that uses the server, which ends with its last user.
+/// A session that uses the server.
 #[derive(Debug)]
-struct User;
+struct User {
+    /// The process that the session is of.
+    pid: u32,
+}
 
 impl User {
     fn new(role: &str, name: &str) -> io::Result<(CounterSlot, Self)> {
+        let pid = std::process::id();
         let mut served = served();
+        served.begin(pid);
         let server = match served.server.take() {
             Some(server) => server,
             None => {
@@ -102,20 +149,40 @@ impl User {
         let slot = server.slot(role, name);
         served.server = Some(server);
         served.users += 1;
-        Ok((slot, Self))
+        Ok((slot, Self { pid }))
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
-        let mut served = served();
-        served.users -= 1;
-        if served.users == 0 {
-            // Another session must find no server, or a whole one, so the lock is held meanwhile.
-            served.server = None;
-        }
+        // Another session must find no server, or a whole one, so the lock is held meanwhile.
+        served().leave(self.pid);
     }
 }
 
 /// The least time between two sets of values of a session.
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_begins_without_its_parents_sessions() {
+        let mut served = Served {
+            pid: 1,
+            users: 2,
+            server: None,
+        };
+        served.begin(1);
+        assert_eq!(served.users, 2);
+        served.begin(7);
+        assert_eq!((served.pid, served.users), (7, 0));
+        served.users = 1;
+        // A socket that the parent opened, and the child closes.
+        served.leave(1);
+        assert_eq!(served.users, 1);
+        served.leave(7);
+        assert_eq!(served.users, 0);
+    }
+}

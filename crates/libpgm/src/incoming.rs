@@ -368,7 +368,7 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
         came += sink.items.len();
         let shared = Arc::clone(&sink.shared);
         shared.push(&mut sink.items, &mut sink.spare);
-        let unshown = board.show(|snapshot| subscriber.snapshot(snapshot));
+        let showing = board.show(|snapshot| subscriber.snapshot(snapshot));
         if shared.is_full() {
             // The socket stays readable here, so the thread waits for the program, not for the
             // socket.
@@ -379,7 +379,7 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
             if came >= STREAM_MIN {
                 thread::sleep(REST);
             } else {
-                let until = unshown.map(|time| subscriber.now() + time);
+                let until = showing.early().map(|time| subscriber.now() + time);
                 subscriber.wait(until);
             }
             came = 0;

@@ -23,7 +23,12 @@ use rustix::{
 };
 use towline::{Error, Publisher, SendStatus, Waker};
 
-use crate::{counters::Board, event::Event, log, socket::spawn};
+use crate::{
+    counters::{Board, Showing},
+    event::Event,
+    log,
+    socket::spawn,
+};
 
 /// A socket's publisher, and the thread that calls its `turn`.
 #[derive(Debug)]
@@ -43,8 +48,8 @@ struct Shared {
     /// When the rate allows the next message.
     retry_at: Mutex<Option<Instant>>,
     is_ended: AtomicBool,
-    /// The counters are shown as they are, and the thread sleeps: it does not know of messages that
-    /// leave meanwhile.
+    /// The counters were shown at the thread's last turn. The thread may sleep then, and does not
+    /// know of messages that leave meanwhile, so the next send call wakes it.
     is_shown: AtomicBool,
 }
 
@@ -208,13 +213,14 @@ impl Shared {
             }
             publisher.arm();
             self.events.set_full(&publisher, false);
-            let unshown = board.show(|snapshot| publisher.snapshot(snapshot));
-            let is_shown = board.is_open() && unshown.is_none();
+            let showing = board.show(|snapshot| publisher.snapshot(snapshot));
+            let is_shown = showing == Showing::Shown;
             self.is_shown.store(is_shown, Ordering::Relaxed);
             drop(publisher);
             if turn.is_idle() {
                 // The next turn sees whatever ended the wait.
-                let time = unshown.and_then(|time| Timespec::try_from(time).ok());
+                let early = showing.early();
+                let time = early.and_then(|time| Timespec::try_from(time).ok());
                 let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], time.as_ref());
             }
         }
