@@ -16,7 +16,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::{Duration, SystemTime},
 };
 
@@ -122,11 +122,12 @@ impl Incoming {
     /// `mtu` the size of packets.
     pub(crate) fn add(
         &self,
-        subscriber: Subscriber,
+        mut subscriber: Subscriber,
         port: u16,
         mtu: usize,
         board: Board,
     ) -> Result<(), towline::Error> {
+        subscriber.coalesce(COALESCE_MAX);
         let waker = subscriber.waker()?;
         let sink = Sink {
             shared: Arc::clone(&self.shared),
@@ -358,14 +359,12 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
     // This tells the program however the thread ends, also by a panic. A reason that the thread
     // gives itself comes first and stays.
     let _ending = Ending(Arc::clone(&sink.shared));
-    let mut came = 0;
     while !sink.shared.is_stopped.load(Ordering::Acquire) {
         sink.micros = 0;
         let turn = match subscriber.turn(&mut sink) {
             Ok(turn) => turn,
             Err(error) => return sink.shared.fail(error.to_string()),
         };
-        came += sink.items.len();
         let shared = Arc::clone(&sink.shared);
         shared.push(&mut sink.items, &mut sink.spare);
         let showing = board.show(|snapshot| subscriber.snapshot(snapshot));
@@ -376,13 +375,8 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
             let due = subscriber.next_timeout().map(|due| due.since(now));
             shared.wait_for_room(due.unwrap_or(FULL_WAIT).min(FULL_WAIT));
         } else if turn.is_idle() {
-            if came >= STREAM_MIN {
-                thread::sleep(REST);
-            } else {
-                let until = showing.early().map(|time| subscriber.now() + time);
-                subscriber.wait(until);
-            }
-            came = 0;
+            let until = showing.early().map(|time| subscriber.now() + time);
+            subscriber.wait(until);
         }
     }
 }
@@ -480,10 +474,8 @@ pub(crate) fn micros() -> u64 {
 
 /// The most emptied buffers that are kept.
 const SPARE_MAX: usize = 4096;
-/// After at least so many messages since its last wait, the thread of a group sleeps for `REST`
-/// before it looks for more. Otherwise each burst of a stream would wake this thread twice, and the
-/// program's threads with it.
-const STREAM_MIN: usize = 8;
-const REST: Duration = Duration::from_millis(1);
+/// The longest sleep of a group's thread while packets stream in. Otherwise each burst of a stream
+/// would wake this thread twice, and the program's threads with it.
+const COALESCE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep of a thread whose program takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);

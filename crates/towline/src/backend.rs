@@ -87,6 +87,12 @@ impl Backend {
         either!(mut self, io => io.take_warning())
     }
 
+    pub(crate) fn coalesce(&mut self, at_most: std::time::Duration) {
+        if let Self::Packets(intercept) = self {
+            intercept.inner_mut().coalesce(at_most);
+        }
+    }
+
     pub(crate) fn send_error(&self) -> Option<SystemError> {
         match self {
             Self::Packets(intercept) => intercept.inner().send_error(),

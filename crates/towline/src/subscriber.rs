@@ -75,6 +75,13 @@ impl Subscriber {
         }
     }
 
+    /// Lets each wait under load sleep for up to `at_most`, so that one turn takes many packets. A
+    /// wait sleeps less when the kernel's buffer would fill too far meanwhile. The price is delay:
+    /// messages and timers wait for the end of the sleep. Zero, the default, switches this off.
+    pub fn coalesce(&mut self, at_most: Duration) {
+        self.end.driver.io.coalesce(at_most);
+    }
+
     /// Returns the next message or event, without waiting; if there is none, the reason.
     ///
     /// # Errors

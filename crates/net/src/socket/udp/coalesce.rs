@@ -81,10 +81,14 @@ mod tests {
 
     const MOST: Duration = Duration::from_micros(1_500);
 
-    /// A receiver's buffer of 8 MiB, and how long its next wait sleeps after `packets` of 1,400 B
-    /// that came within `took`.
+    /// How long a receiver with a buffer of 8 MiB sleeps after `packets` of 1,400 B that came
+    /// within `took`.
     fn rest_after(packets: u64, took: Duration) -> Option<Duration> {
-        let mut coalescing = Coalescing::new(8 << 20);
+        rest_with(8 << 20, packets, took)
+    }
+
+    fn rest_with(buffer_bytes: u64, packets: u64, took: Duration) -> Option<Duration> {
+        let mut coalescing = Coalescing::new(buffer_bytes);
         coalescing.set(MOST);
         let began = Instant::ZERO + Duration::from_secs(1);
         let mut counters = UdpCounters::default();
@@ -108,5 +112,10 @@ mod tests {
         let rest = rest_after(1_000, Duration::from_millis(1)).unwrap();
         assert!(rest.as_micros().abs_diff(374) <= 1, "{rest:?}");
         assert_eq!(rest_after(10_000, Duration::from_millis(1)), None);
+        // What the kernel grants without privileges: 2 Gbit/s leave no time, 100 Mbit/s do.
+        let milli = Duration::from_millis(1);
+        assert_eq!(rest_with(212_992, 178, milli), None);
+        let rest = rest_with(212_992, 9, milli).unwrap();
+        assert!(rest.as_micros().abs_diff(1_056) <= 1, "{rest:?}");
     }
 }
