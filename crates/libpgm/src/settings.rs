@@ -213,12 +213,12 @@ impl Settings {
         backlog.min(self.sending_window_bytes() / 4)
     }
 
-    /// Returns how long a program waits at least when the rate allows no message: much less than
-    /// the messages that wait to leave last.
+    /// Returns how long a program waits at least when the rate allows no message: a fifth of the
+    /// time that the backlog lasts, at most 2 ms.
     pub(crate) fn rate_wait(&self) -> Duration {
         let rate = self.rate().unwrap_or(usize::MAX);
         let lasts = self.backlog_bytes() as f64 / rate as f64;
-        Duration::from_secs_f64(lasts / RATE_WAIT_PART).min(RATE_WAIT_MAX)
+        Duration::from_secs_f64(lasts / RATE_WAIT_DIVISOR).min(RATE_WAIT_MAX)
     }
 
     /// Returns the parameters of the sender.
@@ -311,12 +311,12 @@ const CATCH_UP: Duration = Duration::from_millis(10);
 /// What the rate sends in this time leaves in one burst, as from OpenPGM. Each burst wakes the
 /// sender's thread, and three threads of a ZeroMQ program that receives.
 const BURST: Duration = Duration::from_millis(1);
-/// How long a stream's packets wait for a run that is half full. A program that gives one packet a
-/// call, as ZeroMQ does, fills it in this time at 1 Gbit/s.
+/// How long a stream's packets wait for a run that is half full: 32 KB. A program that gives one
+/// packet a call, as ZeroMQ does, fills that in 262 us at 1 Gbit/s: there, the wait just ends first.
 const CORK: Duration = Duration::from_micros(250);
-/// A program that the rate holds back waits for at least this part of the time that the messages
-/// before its next one need (1/5), and for at least `RATE_WAIT_MAX` if that is less.
-const RATE_WAIT_PART: f64 = 5.0;
+/// A program that the rate holds back waits a fifth of the time that the backlog lasts, at most
+/// `RATE_WAIT_MAX`.
+const RATE_WAIT_DIVISOR: f64 = 5.0;
 const RATE_WAIT_MAX: Duration = Duration::from_millis(2);
 const SPM_MIN: Duration = Duration::from_millis(10);
 const SPM_MAX: Duration = Duration::from_secs(3600);
