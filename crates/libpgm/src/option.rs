@@ -299,10 +299,18 @@ extern "C" fn pgm_getsockopt(
         let Some(room) = (unsafe { cabi::room::<u8>(place.cast(), *len as usize) }) else {
             return false;
         };
-        let Some(value) = Number::of(name).and_then(|name| get(&sock.life(), name)) else {
+        let Some(name) = Number::of(name) else {
             return false;
         };
-        if room.len() < value.len() {
+        let Some(value) = get(&sock.life(), name) else {
+            return false;
+        };
+        // As in OpenPGM, only the place for a list may have more room than its value takes.
+        let fits = match name {
+            Number::HeartbeatSpm => room.len() >= value.len(),
+            _ => room.len() == value.len(),
+        };
+        if !fits {
             return false;
         }
         for (place, byte) in room.iter_mut().zip(&value) {

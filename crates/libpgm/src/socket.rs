@@ -246,7 +246,7 @@ extern "C" fn pgm_bind3(
     slot: Slot<'_>,
 ) -> bool {
     guard(false, || {
-        let is_whole = |len: u32| len as usize >= size_of::<InterfaceReq>();
+        let is_whole = |len: u32| len as usize == size_of::<InterfaceReq>();
         is_whole(send_len) && is_whole(recv_len) && bind(sock, at, len, [send, recv], slot)
     })
 }
@@ -263,6 +263,11 @@ fn bind(
         let (Some(sock), Some(at), true) = (sock, at, len > 0) else {
             return false;
         };
+        // Packets to a sender have its ports in turned order. With equal ports, nobody could tell
+        // them from its own packets.
+        if at.tsi.sport != 0 && at.tsi.sport == at.port {
+            return false;
+        }
         let mut life = sock.life();
         if life.bound.is_some() {
             return false;
