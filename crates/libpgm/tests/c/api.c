@@ -122,6 +122,7 @@ static void levels(const char* level, const char* mask) {
   pgm_min_log_level = 3, pgm_log_mask = 0xfff;
   pgm_messages_init();
   printf("levels of %s %s: %d %x", level, mask, pgm_min_log_level, pgm_log_mask);
+  pgm_min_log_level = 2, pgm_log_mask = 0xff;
   pgm_messages_init();
   pgm_messages_shutdown(), pgm_messages_shutdown();
   printf(" %d %x\n", pgm_min_log_level, pgm_log_mask);
@@ -167,10 +168,12 @@ static void interfaces(void) {
   rewind(file);
   said[fread(said, 1, sizeof said - 1, file)] = 0;
   fclose(file);
+  printf("begins %.6s\n", said);
   find_interfaces("printed");
   pgm_log_set_handler(heard, said);
   pgm_if_print_all();
   pgm_log_set_handler(heard, NULL);
+  printf("begins %.6s\n", said);
   find_interfaces("told");
 }
 
@@ -345,6 +348,8 @@ static void get_all(pgm_sock_t* sock, const char* when, int sends) {
     else printf(" %d\n", got ? value : -1);
     len = 2;
     if (pgm_getsockopt(sock, IPPROTO_PGM, it->number, room, &len)) printf("%s: fits two bytes\n", it->name);
+    len = 4 + (is_time(it->number) ? sizeof(struct timeval) : sizeof(int));
+    if (pgm_getsockopt(sock, IPPROTO_PGM, it->number, room, &len)) printf("%s: has more room\n", it->name);
   }
 }
 
@@ -370,12 +375,13 @@ static void get_special(pgm_sock_t* sock, const char* when) {
       {PGM_SEND_GROUP, 136}, {PGM_JOIN_GROUP, 136}, {PGM_LEAVE_GROUP, 136}, {PGM_BLOCK_SOURCE, 264},
       {PGM_UNBLOCK_SOURCE, 264}, {PGM_JOIN_SOURCE_GROUP, 264}, {PGM_LEAVE_SOURCE_GROUP, 264}, {PGM_MSFILTER, 264}};
   for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    unsigned char room[264] = {0};
+    unsigned char room[268] = {0};
     socklen_t len = kinds[i].len;
     int got = pgm_getsockopt(sock, IPPROTO_PGM, kinds[i].number, room, &len);
     printf("%s get special %x: %d %d", when, kinds[i].number, got, (int)len);
     for (unsigned at = 0; got && at < len; at++) printf(" %02x", room[at]);
-    printf("\n");
+    len = kinds[i].len + 4;
+    printf(" with more room %d\n", pgm_getsockopt(sock, IPPROTO_PGM, kinds[i].number, room, &len));
   }
   struct group_filter filter;
   memset(&filter, 0, sizeof filter);
@@ -494,6 +500,22 @@ static int bind_it(pgm_sock_t* sock, int index, int port, int sport, int len, co
   return done;
 }
 
+/* Binds that are refused before anything is bound. */
+static void bind_wrongly(pgm_sock_t* sock) {
+  struct pgm_sockaddr_t at;
+  struct pgm_interface_req_t by[2];
+  memset(&at, 0, sizeof at), memset(by, 0, sizeof by);
+  at.sa_port = at.sa_addr.sport = 7500;
+  printf("bind wrongly %d", pgm_bind(sock, &at, sizeof at, NULL));
+  at.sa_addr.sport = 4711;
+  for (int more = -4; more <= 4; more += 4) {
+    unsigned len = sizeof *by + more;
+    if (more) printf(" %d", pgm_bind3(sock, &at, sizeof at, by, len, by, sizeof *by, NULL));
+    if (more) printf(" %d", pgm_bind3(sock, &at, sizeof at, by, sizeof *by, by, len, NULL));
+  }
+  printf("\n");
+}
+
 /* Binds without an interface. */
 static void bind_plainly(void) {
   pgm_sock_t* sock = make(IPPROTO_UDP);
@@ -557,6 +579,7 @@ static void life(int sends, int recvs) {
   if (!sends) pgm_setsockopt(sock, IPPROTO_PGM, PGM_RECV_ONLY, &one, sizeof one);
   printf("connect unbound %d", pgm_connect(sock, &error));
   show_error("", &error);
+  bind_wrongly(sock);
   bind_it(sock, 0, 7500, 4711, sizeof(struct pgm_sockaddr_t), "right");
   bind_it(sock, 0, 7500, 4711, sizeof(struct pgm_sockaddr_t), "twice");
   name_of(sock, "bound");
