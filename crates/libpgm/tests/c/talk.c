@@ -1,7 +1,7 @@
 /* Messages between two processes by libpgm's functions: the same program must print the same with
  * either library at either end.
  *
- *   talk send ADDRESS COUNT RATE KIND     and serves NAKs, and closes
+ *   talk send ADDRESS COUNT RATE KIND     and serves NAKs until standard input ends, and closes
  *   talk recv ADDRESS COUNT KIND HOW WAIT
  *
  * KIND: short, or long: some messages of several packets, and some in parts; libpgm itself crashes when
@@ -9,8 +9,9 @@
  *
  * In the environment: TALK_GROUP, TALK_PORT (of UDP; 0 for raw IP), TALK_DATA_PORT, TALK_SOURCE_PORT,
  * TALK_WINDOW (packets), TALK_FEC (GROUP:PROACTIVE:ON_DEMAND), TALK_SESSIONS (how many senders, one after
- * the other), TALK_LATE (the first message may be any), TALK_LINGER (seconds),
- * TALK_PAUSE_MS (of the sender, in the middle).
+ * the other), TALK_LATE (the first message may be any), TALK_LINGER (how many seconds a sender serves
+ * NAKs instead), TALK_PAUSE_MS (of the sender, in the middle), TALK_HOLD (the last message waits for a
+ * line on standard input), TALK_PATIENCE (seconds without a message that end a receiver, 10).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -152,7 +153,16 @@ static void wait_for(pgm_sock_t* sock, int status, const char* how, int epoll, i
   }
 }
 
-/* Serves NAKs for a while. */
+/* Returns true when a line has come on standard input, or its end. */
+static int is_told(void) {
+  struct pollfd in = {0, POLLIN, 0};
+  char byte = 0;
+  if (poll(&in, 1, 0) <= 0) return 0;
+  while (read(0, &byte, 1) == 1 && byte != '\n') continue;
+  return 1;
+}
+
+/* Serves NAKs for so many seconds, or until told if they are negative. */
 static void linger(pgm_sock_t* sock, double seconds) {
   struct timespec start, now;
   clock_gettime(CLOCK_MONOTONIC, &start);
@@ -162,17 +172,20 @@ static void linger(pgm_sock_t* sock, double seconds) {
     int status = pgm_recv(sock, room, sizeof room, MSG_DONTWAIT, &read, NULL);
     wait_for(sock, status, "poll", -1, 0);
     clock_gettime(CLOCK_MONOTONIC, &now);
-  } while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) * 1e-9 < seconds);
+  } while (seconds < 0 ? !is_told()
+                       : now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) * 1e-9 < seconds);
 }
 
 static void send_all(pgm_sock_t* sock, unsigned count) {
   static unsigned char bytes[8000];
   size_t total = 0;
   double pause = setting("TALK_PAUSE_MS", 0) / 1000.0;
+  int holds = !!getenv("TALK_HOLD");
   for (unsigned i = 0; i < count;) {
     size_t written = 0;
     int status;
     if (pause > 0 && i == count / 2) linger(sock, pause), pause = 0;
+    if (holds && i == count - 1) linger(sock, -1), holds = 0;
     fill(bytes, i);
     if (has_long && i % 5 == 1) {
       struct pgm_iovec parts[] = {{bytes, 3}, {bytes + 3, length(i) - 3}};
@@ -284,10 +297,11 @@ static int receive(pgm_sock_t* sock, const char* how, unsigned* got, size_t* tot
 static void receive_all(pgm_sock_t* sock, const char* how, const char* wait) {
   unsigned got = 0, seen = 0;
   time_t last = time(NULL);
+  int patience = setting("TALK_PATIENCE", 10);
   size_t total = 0;
   int epoll = epoll_create1(0);
   if (!strcmp(wait, "epoll") && pgm_epoll_ctl(sock, epoll, EPOLL_CTL_ADD, EPOLLIN)) printf("no epoll\n");
-  while (next < count && time(NULL) - last < 10) {
+  while (next < count && time(NULL) - last < patience) {
     int status = receive(sock, how, &got, &total);
     if (status == PGM_IO_STATUS_NORMAL) last = time(NULL);
     if (status == PGM_IO_STATUS_NORMAL || status == PGM_IO_STATUS_RESET) continue;
@@ -315,7 +329,7 @@ int main(int argc, char** words) {
   if (sends) {
     usleep(300000);
     send_all(sock, (unsigned)atoi(words[3]));
-    linger(sock, setting("TALK_LINGER", 2));
+    linger(sock, setting("TALK_LINGER", -1));
   } else {
     printf("ready\n");
     count = (unsigned)atoi(words[3]), sessions = (unsigned)setting("TALK_SESSIONS", 1);

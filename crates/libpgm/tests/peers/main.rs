@@ -107,7 +107,8 @@ fn on(host: &Host, library: Library, program: impl AsRef<Path>, words: &str) -> 
         .args(["--signal=KILL", "90"])
         .arg(program.as_ref())
         .args(words.split_whitespace())
-        .stdin(Stdio::null())
+        // A sender stays until this ends: `finish` ends it.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if library == Ours {
@@ -121,6 +122,7 @@ fn text(output: &Output) -> String {
     format!("{out}{err}")
 }
 
+/// Waits for a program's end, and returns what it has printed since it was started.
 fn finish(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let text = text(&output);
@@ -152,12 +154,18 @@ fn next_line(program: &mut Child) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
+/// Waits for a receiver, and lets its sender end only then: however late the receiver asks for
+/// what it misses, somebody answers. Returns what both print.
+fn finish_both(sender: Child, receiver: Child) -> String {
+    let received = finish(receiver);
+    finish(sender) + &received
+}
+
 /// Runs a sender on host 0 and a receiver on host 1, and returns what both print.
 fn session(lab: &Lab, pair: (Library, Library), [send, recv]: [(&Path, String); 2]) -> String {
     let receiver = ready(on(lab.host(1), pair.1, recv.0, &recv.1));
     let sender = on(lab.host(0), pair.0, send.0, &send.1).spawn().unwrap();
-    let sent = finish(sender);
-    sent + &finish(receiver)
+    finish_both(sender, receiver)
 }
 
 fn lab(loss_percent: u32) -> Lab {

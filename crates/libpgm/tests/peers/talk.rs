@@ -280,8 +280,9 @@ fn interrupted(pair: (Library, Library), program: &Path, how: &str) -> String {
     lab.unplug(1).unwrap();
     thread::sleep(Duration::from_millis(700));
     lab.plug(1).unwrap();
+    let received = finish(receiver);
     finish(sender);
-    finish(receiver)
+    received
 }
 
 #[test]
