@@ -24,9 +24,9 @@ pub(super) fn figure(text: &str, word: &str) -> f64 {
 
 /// Unchanged ZeroMQ over `transport`, with our library at one end or both.
 fn zmq(transport: &str, loss_percent: u32, rate_kbit: u32) {
-    let Some(_) = has_zmq().then_some(()) else {
+    if !has_zmq() {
         return;
-    };
+    }
     let lab = lab(loss_percent);
     let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
