@@ -9,6 +9,17 @@ use std::{
 
 use super::{HERE, directory, finish, of_the_page};
 
+/// Returns true where all of these programs are; otherwise prints which is not.
+fn has(programs: &[&str]) -> bool {
+    programs.iter().all(|&program| {
+        let is_there = Command::new(program).arg("--version").output().is_ok();
+        if !is_there {
+            println!("skipped: there is no {program} (Debian: gcc, pkg-config, cmake, make)");
+        }
+        is_there
+    })
+}
+
 fn install(words: &[&str]) {
     let script = Path::new(HERE).join("../../contrib/install-libraries.sh");
     let output = Command::new("sh").arg(script).args(words).output().unwrap();
@@ -56,12 +67,12 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\n");
 fn pkg_config_finds_what_is_installed_and_it_goes_away_again() {
     let prefix = installed("by-pkg-config");
     assert_eq!(files(&prefix).len(), 7);
-    let flags = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "towline"])
-        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-        .output();
-    if let Ok(flags) = flags {
-        let flags = String::from_utf8(flags.stdout).unwrap();
+    if has(&["pkg-config", "cc"]) {
+        let flags = Command::new("pkg-config")
+            .args(["--cflags", "--libs", "towline"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .output();
+        let flags = String::from_utf8(flags.unwrap().stdout).unwrap();
         let at = prefix.display();
         let expected = format!("-I{at}/include -L{at}/lib -ltowline");
         assert_eq!(flags.trim(), expected);
@@ -74,8 +85,6 @@ fn pkg_config_finds_what_is_installed_and_it_goes_away_again() {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", prefix.join("lib"));
         assert_eq!(finish(command), VERSION);
-    } else {
-        println!("skipped: there is no pkg-config (Debian: gcc, pkg-config)");
     }
     install(&["--remove", prefix.to_str().unwrap()]);
     assert_eq!(files(&prefix), Vec::<PathBuf>::new());
@@ -83,8 +92,7 @@ fn pkg_config_finds_what_is_installed_and_it_goes_away_again() {
 
 #[test]
 fn cmake_finds_what_is_installed_and_refuses_other_versions() {
-    if Command::new("cmake").arg("--version").output().is_err() {
-        println!("skipped: there is no CMake (Debian: cmake, make)");
+    if !has(&["cmake", "cc", "make"]) {
         return;
     }
     let (prefix, project) = (installed("by-cmake"), source("cmake-project"));
