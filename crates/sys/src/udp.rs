@@ -152,8 +152,8 @@ impl UdpSocket {
         Ok(sockopt::set_socket_reuseaddr(&self.fd, on)?)
     }
 
-    /// Lets sockets of the same user bind the port that have this option and not
-    /// [`UdpSocket::set_reuse_address`]. On a unicast address each would receive a part only, so do
+    /// Lets sockets that have only this option bind the same group and port, if they are of the
+    /// same user: OpenPGM sets no other. On a unicast address each would receive only a part, so do
     /// not set the option there.
     ///
     /// # Errors

@@ -424,3 +424,20 @@ fn what_udp_cannot_carry_is_too_big() {
             .is_some_and(|text| text.contains("MTU"))
     );
 }
+
+#[test]
+fn a_groups_port_is_shared_with_openpgms_receivers_of_the_same_user() {
+    let to = group(77);
+    // OpenPGM sets no other option.
+    let openpgm = || {
+        let socket = sys::UdpSocket::new(sys::Family::of(&to)).unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(to).unwrap();
+        socket
+    };
+    let ours = || open(Role::Receiver, to, SocketOptions::default());
+    let (first, then) = (openpgm(), ours());
+    drop((first, then));
+    let (first, then) = (ours(), openpgm());
+    drop((first, then));
+}
