@@ -414,6 +414,13 @@ static struct pgm_sk_buff_t* buffer_of(const char* text) {
   return skb;
 }
 
+/* Buffers of a call that has not taken them stay the program's. */
+static int send_buffers(pgm_sock_t* sock, struct pgm_sk_buff_t** skbs, unsigned count, bool is_one, size_t* bytes) {
+  int status = pgm_send_skbv(sock, skbs, count, is_one, bytes);
+  for (unsigned i = 0; i < count && status != PGM_IO_STATUS_NORMAL; i++) pgm_free_skb(skbs[i]);
+  return status;
+}
+
 static void statuses(pgm_sock_t* sock, const char* when, int sends) {
   char buffer[100];
   size_t bytes = 77;
@@ -442,10 +449,10 @@ static void statuses(pgm_sock_t* sock, const char* when, int sends) {
   printf(" %zu\n", bytes);
   struct pgm_sk_buff_t* skbs[] = {buffer_of("abc"), buffer_of("def"), buffer_of("ghi")};
   bytes = 77;
-  printf("%s send_skbv %d", when, pgm_send_skbv(sock, skbs, 1, true, &bytes));
+  printf("%s send_skbv %d", when, send_buffers(sock, skbs, 1, true, &bytes));
   printf(" %zu\n", bytes);
   bytes = 77;
-  printf("%s send_skbv apart %d", when, pgm_send_skbv(sock, skbs + 1, 2, false, &bytes));
+  printf("%s send_skbv apart %d", when, send_buffers(sock, skbs + 1, 2, false, &bytes));
   printf(" %zu\n", bytes);
 }
 
