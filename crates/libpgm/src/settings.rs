@@ -312,7 +312,7 @@ const CATCH_UP: Duration = Duration::from_millis(10);
 /// sender's thread, and three threads of a ZeroMQ program that receives.
 const BURST: Duration = Duration::from_millis(1);
 /// How long a stream's packets wait for a run that is half full: 32 KB. A program that gives one
-/// packet a call, as ZeroMQ does, fills that in 262 us at 1 Gbit/s: there, the wait just ends first.
+/// packet a call, as ZeroMQ does, fills that in 262 us at 1 Gbit/s, so there the wait ends first.
 const CORK: Duration = Duration::from_micros(250);
 /// A program that the rate holds back waits a fifth of the time that the backlog lasts, at most
 /// `RATE_WAIT_MAX`.

@@ -2,8 +2,8 @@
 //! machine: `make rates`.
 //!
 //! A cell is a sender's and a receiver's library, a `ZMQ_RATE` and a loss. It holds when the median
-//! of its runs delivers at least [`SHARE_MIN`] of that rate, and each run is complete: no message is
-//! missing, and none comes out of its order. Each line shows how many processors were busy
+//! of its runs delivers at least [`SHARE_MIN`] of that rate, and each run is complete: no message
+//! is missing, and none comes out of its order. Each line shows how many processors were busy
 //! meanwhile, and just before.
 //!
 //! In the environment: `TOWLINE_REPEATS`, how many runs a cell has, 7 by default; `TOWLINE_RATES`
