@@ -139,13 +139,25 @@ impl End {
 
     /// Waits for the end, and gives the last value seen of a counter, 0 when none was: an ended
     /// program tells none.
+    ///
+    /// **Panics**: as [`End::finish`] does, when the program still runs after `limit`.
     pub(crate) fn watch_counter(&mut self, name: &str, limit: Duration) -> u64 {
         let (end, mut last) = (Instant::now() + limit, 0);
-        while self.is_running() && Instant::now() < end {
+        while self.is_running() {
+            self.assert_before(end, limit);
             last = self.counter(name).unwrap_or(last);
             thread::sleep(Duration::from_millis(50));
         }
         last
+    }
+
+    /// **Panics**: after `end`, with what the program has said. `limit` is the time that it had.
+    fn assert_before(&mut self, end: Instant, limit: Duration) {
+        if Instant::now() > end {
+            self.child.kill().unwrap();
+            let (_, err) = self.texts();
+            panic!("{}: not done in {limit:?}: {err}", self.what);
+        }
     }
 
     /// True until the program has ended.
@@ -176,11 +188,7 @@ impl End {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if Instant::now() > end {
-                self.child.kill().unwrap();
-                let (_, err) = self.texts();
-                panic!("{}: not done in {limit:?}: {err}", self.what);
-            }
+            self.assert_before(end, limit);
             thread::sleep(Duration::from_millis(10));
         };
         let (out, err) = self.texts();
