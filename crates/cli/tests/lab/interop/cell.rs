@@ -9,7 +9,7 @@ use std::{
 
 use lab::{Lab, LabSpec};
 
-use super::peer::{Content, Outcome, Peer};
+use super::peer::{self, Content, Outcome, Peer};
 use crate::{ends::End, signals::Place};
 
 /// What a session travels in.
@@ -172,7 +172,7 @@ impl Cell {
         }
         self.judge(&outcome, scale)?;
         match parity {
-            Some((name, count)) if (count > 0) != self.from.asks_for_parity(self.to) => {
+            Some((name, count)) if (count > 0) != peer::repairs_by_parity(self.from, self.to) => {
                 Err(format!("complete, but {name} is {count}"))
             }
             _ => Ok(()),

@@ -43,14 +43,6 @@ impl Peer {
         }
     }
 
-    /// True when packets lost on the way to another peer come back by parity that was offered on
-    /// demand. libpgm 5.3.128 takes the offer and asks for the packets themselves, of its own
-    /// senders too; and its senders abort at the first NAK that asks for parity, so that nobody may
-    /// send them one.
-    pub(super) const fn asks_for_parity(self, to: Self) -> bool {
-        matches!((self, to), (Self::Towline, Self::Towline))
-    }
-
     /// How long a sender waits before its first message.
     pub(super) const fn start_time(self) -> Duration {
         Duration::from_millis(match self {
@@ -174,6 +166,13 @@ impl Peer {
             }
         }
     }
+}
+
+/// True when packets lost between two peers come back by parity that the sender offered on demand.
+/// libpgm 5.3.128 takes the offer and asks for the packets themselves, of its own senders too; and
+/// its senders abort at the first NAK that asks for parity, so that nobody may send them one.
+pub(super) const fn repairs_by_parity(from: Peer, to: Peer) -> bool {
+    matches!((from, to), (Peer::Towline, Peer::Towline))
 }
 
 impl Outcome {
