@@ -193,8 +193,8 @@ pub(super) struct Watch<'a> {
     refusals: Refusals,
     lines: Lines,
     limited_by: Option<LimitedBy>,
-    /// The number of receivers that the last count by polls found.
-    counted: Option<u64>,
+    /// The count by polls that was printed last.
+    counted: Option<CensusReport>,
 }
 
 impl<'a> Watch<'a> {
@@ -332,13 +332,16 @@ impl<'a> Watch<'a> {
         self.limited_by = Some(limited_by);
     }
 
-    /// Prints what a count by polls found: the first time, and whenever the number has changed.
+    /// Prints what a count by polls found: the first time, and whenever receivers came or left.
     fn note_census(&mut self, publisher: &Publisher) {
         let Some(census) = publisher.census() else {
             return;
         };
-        if self.counted.replace(census.receivers) != Some(census.receivers) {
-            self.output.note(&CensusReport::from(census).to_string());
+        let census = CensusReport::from(census);
+        let before = self.counted.as_ref();
+        if before.is_none_or(|before| census.is_other_than(before)) {
+            self.output.note(&census.to_string());
+            self.counted = Some(census);
         }
     }
 

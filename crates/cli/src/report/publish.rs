@@ -72,7 +72,7 @@ pub(crate) struct CensusReport {
     /// True when each receiver was asked to reply; otherwise `receivers` is an estimate from a
     /// sample.
     pub(crate) is_complete: bool,
-    /// The longest round trip among about 64 receivers at most; null when no round trip was
+    /// The longest round trip among at most about 64 receivers; null when no round trip was
     /// measured.
     pub(crate) farthest_round_trip_ns: Option<u64>,
 }
@@ -85,6 +85,18 @@ impl From<Census> for CensusReport {
             is_complete: census.is_complete,
             farthest_round_trip_ns: census.farthest_round_trip.map(nanos),
         }
+    }
+}
+
+impl CensusReport {
+    /// Returns true when there are other receivers now than at the count `before`, and not only
+    /// another sample of the same ones: two estimates of the same number can differ by half of it.
+    pub(crate) const fn is_other_than(&self, before: &Self) -> bool {
+        if self.is_complete && before.is_complete {
+            return self.receivers != before.receivers;
+        }
+        let (now, before) = (self.receivers, before.receivers);
+        now > before.saturating_mul(2) || before > now.saturating_mul(2)
     }
 }
 
@@ -164,3 +176,27 @@ pub(crate) fn lacking(names: &[String]) -> String {
 
 /// The most receivers that a line names.
 const NAMED_MAX: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_sample_of_the_same_receivers_is_no_change() {
+        let [complete, estimate] = [true, false].map(|is_complete| {
+            move |receivers| CensusReport {
+                receivers,
+                is_complete,
+                farthest_round_trip_ns: None,
+            }
+        });
+        assert!(complete(99).is_other_than(&complete(100)));
+        assert!(!complete(100).is_other_than(&complete(100)));
+        assert!(!estimate(1_504).is_other_than(&estimate(992)));
+        assert!(!estimate(640).is_other_than(&complete(500)));
+        assert!(!complete(500).is_other_than(&estimate(640)));
+        assert!(estimate(2_000).is_other_than(&estimate(992)));
+        assert!(estimate(992).is_other_than(&estimate(2_000)));
+        assert!(complete(0).is_other_than(&estimate(600)));
+    }
+}

@@ -46,7 +46,7 @@ pub struct Census {
     /// True when each receiver was asked to reply; otherwise `receivers` is an estimate from a
     /// sample.
     pub is_complete: bool,
-    /// The longest round trip among about 64 receivers at most, which were asked to reply at once;
+    /// The longest round trip among at most about 64 receivers, which were asked to reply at once;
     /// `None` when no round trip was measured.
     pub farthest_round_trip: Option<Duration>,
 }
