@@ -24,7 +24,7 @@ use base::{Arrival, Budget, Instant, Outcome, PathId, Socket, Verdict};
 use pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
 use wire::{
     Sqn,
-    pgm::{Addressing, Body, Data, Gsi, Packet, PacketType, Tsi, emit},
+    pgm::{Addressing, Body, Data, Gsi, Mark, Packet, PacketType, Profile, Tsi, emit},
 };
 
 use crate::SessionBuilder;
@@ -120,7 +120,8 @@ impl Sender {
             path: PathId(0),
             first_sqn: 8,
             seed: 1,
-            mark: None,
+            // As every session has it: the profiles leave it out by `strict_pgm`.
+            mark: Some(Mark::new(Profile::Messages, 1)),
         };
         Self {
             source: Source::new(config, setup, START),
