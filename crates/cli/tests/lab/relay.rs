@@ -33,6 +33,17 @@ pub(crate) fn two_networks(receivers: u8) -> Lab {
     lab
 }
 
+/// Host 0 - e1 - host 1 - e0, unicast alone - host 2 - e1 - host 3.
+pub(crate) fn two_networks_and_a_tunnel() -> Lab {
+    let lab = Lab::new(&LabSpec::new(4)).unwrap();
+    lab.add_cable(0, 1).unwrap();
+    lab.add_cable(2, 3).unwrap();
+    for end in [0, 3] {
+        lab.unplug(end).unwrap();
+    }
+    lab
+}
+
 pub(crate) fn relay(host: &Host, words: &str) -> End {
     let relay = End::start(towline(host, &format!("relay {words} --json")));
     relay.await_session();
@@ -276,6 +287,64 @@ fn a_tree_passes_a_relay_over_raw_ip() {
     });
 }
 
+/// Sends messages to one receiver: all are confirmed, and come in order. Takes the host of each end
+/// with the words of both, and further words of the sender. Returns the reports.
+fn send_messages(from: (&Host, String), to: (&Host, String), more: &str) -> [Value; 2] {
+    let words = format!("load recv --json --timeout 20s {}", to.1);
+    let receiver = End::start(towline(to.0, &words));
+    receiver.await_session();
+    let words = format!(
+        "load send --json --receivers 1 --timeout 20s {} {more}",
+        from.1
+    );
+    let sent = End::start(towline(from.0, &words)).report(LIMIT);
+    assert_eq!(sent["is_confirmed"], true, "{sent:#}");
+    let received = receiver.report(LIMIT);
+    assert_complete(&received, sent["messages"].as_u64().unwrap());
+    [sent, received]
+}
+
+#[test]
+fn parity_passes_a_relay() {
+    isolated(|| {
+        let lab = two_networks(1);
+        let relay = relay(
+            lab.host(1),
+            &format!("{NEAR} {FAR} --faults loss=1%,seed=5"),
+        );
+        let at_far = format!("-g {FAR} --count 10000 --faults loss=1%,seed=2");
+        let [sent, received] = send_messages(
+            (lab.host(0), format!("-g {NEAR} --count 10000")),
+            (lab.host(2), at_far),
+            "--size 1-1400 --rate 4MB/s --fec-group 8",
+        );
+        let report = end(relay);
+        assert!(counter(&sent, "source.parity_packets") > 0, "{sent:#}");
+        let recovered = counter(&received, "receiver.recovered_sqns");
+        assert!(recovered > 0, "{received:#}{report:#}");
+    });
+}
+
+/// To a sender that counts its receivers, the relay is one.
+#[test]
+fn a_poll_counts_a_relay() {
+    isolated(|| {
+        let lab = two_networks(1);
+        let relay = relay(lab.host(1), &format!("{NEAR} {FAR}"));
+        // They take about 11 s, and a count 7 s.
+        let [near, far] = [NEAR, FAR].map(|group| format!("-g {group} --count 400"));
+        let [sent, _] = send_messages(
+            (lab.host(0), near),
+            (lab.host(2), far),
+            "--rate 50kB/s --poll-interval 1s",
+        );
+        assert_eq!(sent["census"]["receivers"], 1, "{sent:#}");
+        assert_eq!(sent["census"]["is_complete"], true, "{sent:#}");
+        let report = end(relay);
+        assert!(counter(&report, "element.poll_replies") > 0, "{report:#}");
+    });
+}
+
 #[test]
 fn messages_pass_a_relay_in_order_with_their_reports() {
     isolated(|| {
@@ -311,17 +380,8 @@ fn messages_pass_a_relay_in_order_with_their_reports() {
 #[test]
 fn sessions_go_both_ways_through_a_tunnel_of_two_relays() {
     isolated(|| {
-        // Host 0 - e1 - host 1 - e0, unicast alone - host 2 - e1 - host 3.
-        let (lab, place) = (
-            Lab::new(&LabSpec::new(4)).unwrap(),
-            Place::new("relay-tunnel"),
-        );
+        let (lab, place) = (two_networks_and_a_tunnel(), Place::new("relay-tunnel"));
         make_tree(&place, 5_000_000);
-        lab.add_cable(0, 1).unwrap();
-        lab.add_cable(2, 3).unwrap();
-        for end in [0, 3] {
-            lab.unplug(end).unwrap();
-        }
         let (one, other) = (lab.host(1).ipv4(), lab.host(2).ipv4());
         let relays = [
             relay(
@@ -334,15 +394,8 @@ fn sessions_go_both_ways_through_a_tunnel_of_two_relays() {
             ),
         ];
         for (from, to, relay) in [(0, 3, 2), (3, 0, 1)] {
-            let words = format!("load recv -g {NEAR} --json --count 5000 --timeout 20s");
-            let receiver = End::start(towline(lab.host(to), &words));
-            receiver.await_session();
-            let words = format!(
-                "load send -g {NEAR} --json --receivers 1 --timeout 20s --count 5000 --size 1-3000"
-            );
-            let sent = End::start(towline(lab.host(from), &words)).report(LIMIT);
-            assert_eq!(sent["is_confirmed"], true, "{sent:#}");
-            assert_complete(&receiver.report(LIMIT), 5_000);
+            let at = |host| (lab.host(host), format!("-g {NEAR} --count 5000"));
+            send_messages(at(from), at(to), "--size 1-3000");
             let transfer = Transfer {
                 lab: &lab,
                 place: &place,
@@ -359,6 +412,40 @@ fn sessions_go_both_ways_through_a_tunnel_of_two_relays() {
             assert_eq!(report["sessions"], 4, "{report:#}");
             assert_eq!(report["receivers"], 4, "{report:#}");
             assert!(report["repairs_kept"].as_u64() > Some(0), "{report:#}");
+        }
+    });
+}
+
+/// Sends messages through a tunnel: all ends use `group` and `more`, and the relays name each other
+/// as `relay_is` does.
+fn passes_a_tunnel(lab: &Lab, group: &str, relay_is: impl Fn(&Host) -> String, more: &str) {
+    let relays = [(1, 2), (2, 1)].map(|(at, to)| {
+        let other = relay_is(lab.host(to));
+        let words = format!("{group} {other} --faults loss=1%,seed={at} {more}");
+        relay(lab.host(at), &words)
+    });
+    let words = format!("-g {group} --count 3000 {more}");
+    let at_far = format!("{words} --faults loss=1%,seed=3");
+    send_messages((lab.host(0), words), (lab.host(3), at_far), "--size 1-3000");
+    for relay in relays {
+        let report = end(relay);
+        assert_eq!(report["receivers"], 1, "{report:#}");
+        assert!(report["repairs_kept"].as_u64() > Some(0), "{report:#}");
+    }
+}
+
+#[test]
+fn messages_pass_a_tunnel_over_ipv6_and_over_raw_ip() {
+    isolated(|| {
+        let (lab, raw) = (two_networks_and_a_tunnel(), "--encapsulation raw");
+        passes_a_tunnel(&lab, NEAR, |host| format!("{}:7500", host.ipv4()), raw);
+        if !lab.host(0).has_ipv6() {
+            println!("skipped: IPv6 is not to be had in this lab");
+            return;
+        }
+        for more in ["", raw] {
+            let relay_is = |host: &Host| format!("[{}]:7500", host.ipv6());
+            passes_a_tunnel(&lab, OVER_IPV6[0], relay_is, more);
         }
     });
 }
