@@ -114,8 +114,8 @@ fn put_body(row: &mut Row, body: Body) {
     }
 }
 
-/// What Wireshark has fields for. It names OPT_SYN, OPT_FIN, OPT_RST and OPT_CURR_TGSIZE, and does
-/// not know OPT_PATH_NLA, OPT_NBR_UNREACH, OPT_CR, OPT_CRQST: of all these it shows no field.
+/// What Wireshark has fields for. It names OPT_SYN, OPT_FIN, OPT_RST and OPT_CURR_TGSIZE, and shows
+/// no field of them. Of what it does not know it shows none either.
 fn put_option(row: &mut Row, option: PgmOption<'_>) {
     let mut opx = 0;
     match option {
@@ -158,8 +158,8 @@ pub(super) fn option_lines(option: PgmOption<'_>, lines: &mut Vec<String>) {
         "Encoded" => "Fragment".to_owned(),
         // What Wireshark calls it.
         "CurrTgsize" => "CurrTgsiz".to_owned(),
-        // Our own, and those that Wireshark does not know.
-        "Mark" | "Packed" | "PathNla" | "NbrUnreach" => format!("Unknown ({kind:#04x})"),
+        // Our own.
+        "Mark" | "Packed" => format!("Unknown ({kind:#04x})"),
         name => name.to_owned(),
     };
     lines.push(format!("Option: {name}, Length: {}", option.wire_len()));
@@ -179,8 +179,6 @@ pub(super) fn name(option: PgmOption<'_>) -> &'static str {
         PgmOption::ParityPrm(_) => "ParityPrm",
         PgmOption::ParityGrp(_) => "ParityGrp",
         PgmOption::CurrTgsize(_) => "CurrTgsize",
-        PgmOption::PathNla(_) => "PathNla",
-        PgmOption::NbrUnreach => "NbrUnreach",
         PgmOption::Syn => "Syn",
         PgmOption::Fin => "Fin",
         PgmOption::Rst(_) => "Rst",

@@ -6,22 +6,24 @@
 
 mod expected;
 mod recording;
+mod relayed;
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
 
 use lab::{Lab, LabSpec, isolated};
-use wire::pgm::{
-    Body, Flags,
-    PacketType::{Nak, Ncf, Odata, Rdata, Spm},
-};
+use wire::pgm::{Body, Flags, Packet, PacketType::Spm, PgmOption};
 
 pub(crate) use recording::{Recorded, is_there, record};
 
-use recording::record_at;
-
 use crate::{
     ends::{End, assert_complete, towline},
-    relay::{FAR, NEAR, end, relay, two_networks},
     siege::key_of,
     signals::Place,
 };
@@ -30,12 +32,14 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 struct Feature {
     name: &'static str,
-    /// The session's words at both ends.
+    /// The session's words at both ends, in which SOURCE and RECEIVER stand for their addresses.
     session: &'static str,
     /// The sender's words beside these.
     send: &'static str,
-    /// Messages.
+    /// Messages; frames; or thousands of bytes in a file.
     count: u64,
+    /// Percent of what is sent to the receiver, lost after it was recorded.
+    lost: u32,
     /// What is recorded.
     filter: &'static [&'static str],
     ends: Ends,
@@ -48,15 +52,19 @@ struct Feature {
 enum Ends {
     /// Everything is confirmed.
     Complete,
-    /// The receiver starts in the middle.
+    /// The receiver starts in the middle. The sender ends when the receiver has some.
     Late,
     /// The sender breaks the session off before it begins.
     Broken,
     /// Both ends have a key, and everything is confirmed.
     Keyed,
+    /// A file, which is proven.
+    File,
+    Frames,
 }
 
-const UDP: &[&str] = &["udp", "port", "7500"];
+const UDP: &[&str] = &["udp", "port", "7500", "or", "3056", "or", "5555"];
+const RAW: &[&str] = &["ip", "proto", "113"];
 const IPV4: &str = "-g 239.192.0.1:7500";
 const IPV6: &str = "-g [ff15::1]:7500";
 const PLAIN: Feature = Feature {
@@ -64,6 +72,7 @@ const PLAIN: Feature = Feature {
     session: IPV4,
     send: "--size 1-4000 --rate 6MB/s",
     count: 1500,
+    lost: 15,
     filter: UDP,
     ends: Ends::Complete,
     shows: &[
@@ -95,7 +104,44 @@ const PARITY: Feature = Feature {
     ..PLAIN
 };
 
+/// What every session shows with the settings of another implementation. Requests for repairs are
+/// seconds apart, so that few packets are lost.
+const PROFILED: Feature = Feature {
+    send: "--size 1-1400 --rate 4MB/s",
+    count: 300,
+    lost: 5,
+    shows: &[
+        "Mark in Spm",
+        "plain Odata",
+        "plain Rdata",
+        "plain Nak",
+        "plain Ncf",
+        "Fin in Spm",
+    ],
+    ..PLAIN
+};
+
+/// Those that take longest are the first.
 const FEATURES: &[Feature] = &[
+    Feature {
+        name: "receivers counted by polls",
+        send: "--size 1400 --rate 50kB/s --poll-interval 1s",
+        count: 400,
+        // A count needs its first and its last POLL to arrive.
+        lost: 0,
+        shows: &["plain Poll", "plain Polr"],
+        ..PLAIN
+    },
+    Feature {
+        name: "messages as OpenPGM expects them",
+        session: "-g 239.192.0.1 --profile openpgm",
+        ..PROFILED
+    },
+    Feature {
+        name: "messages as ZeroMQ expects them",
+        session: "-g 239.192.0.1 --profile zmq",
+        ..PROFILED
+    },
     PLAIN,
     Feature {
         name: "messages in UDP over IPv6",
@@ -105,13 +151,24 @@ const FEATURES: &[Feature] = &[
     Feature {
         name: "messages in IPv4",
         session: "-g 239.192.0.1:7500 --encapsulation raw",
-        filter: &["ip", "proto", "113"],
+        filter: RAW,
         ..PLAIN
     },
     Feature {
         name: "messages in IPv6",
         session: "-g [ff15::1]:7500 --encapsulation raw",
         filter: &["ip6", "proto", "113"],
+        ..PLAIN
+    },
+    Feature {
+        name: "messages of one source in UDP over IPv4",
+        session: "-g SOURCE@232.1.1.1:7500",
+        ..PLAIN
+    },
+    Feature {
+        name: "messages to one host",
+        // The route to its own address would be by lo.
+        session: "-g RECEIVER:7500 --iface e0",
         ..PLAIN
     },
     PARITY,
@@ -145,7 +202,6 @@ const FEATURES: &[Feature] = &[
         name: "the beginning told, and old packets offered, to a late receiver",
         send: "--size 100-1400 --rate 500kB/s --send-syn --send-join \
                --spm-active 10s --spm-heartbeat-min 1s",
-        count: 1000,
         ends: Ends::Late,
         shows: &["Syn in Odata", "Join in Spm", "plain Spmr"],
         ..PLAIN
@@ -156,13 +212,6 @@ const FEATURES: &[Feature] = &[
         count: 100,
         ends: Ends::Broken,
         shows: &["Rst in Spm"],
-        ..PLAIN
-    },
-    Feature {
-        name: "receivers counted by polls",
-        send: "--size 1400 --rate 50kB/s --poll-interval 1s",
-        count: 400,
-        shows: &["plain Poll", "plain Polr"],
         ..PLAIN
     },
     Feature {
@@ -180,6 +229,31 @@ const FEATURES: &[Feature] = &[
         shows: &["Mark in Spm", "plain Nak", "plain Rdata"],
         ..PLAIN
     },
+    Feature {
+        name: "a file",
+        send: "--rate 4MB/s",
+        ends: Ends::File,
+        shows: &[
+            "Mark in Spm",
+            "plain Odata",
+            "plain Rdata",
+            "NakList in Nak",
+        ],
+        ..PLAIN
+    },
+    Feature {
+        name: "frames",
+        send: "--size 30kB --fps 25 --deadline 2s",
+        count: 25,
+        ends: Ends::Frames,
+        shows: &[
+            "Mark in Spm",
+            "plain Odata",
+            "plain Rdata",
+            "NakList in Nak",
+        ],
+        ..PLAIN
+    },
 ];
 
 #[test]
@@ -188,72 +262,17 @@ fn every_features_recorded_run_reads_the_same() {
         if !are_there() {
             return;
         }
-        let place = Place::new("tshark");
-        for some in FEATURES.chunks(AT_A_TIME) {
-            thread::scope(|scope| {
-                for feature in some {
-                    let place = &place;
-                    scope.spawn(move || feature.run(place));
-                }
-            });
-        }
-    });
-}
-
-/// Everything that passes a relay: what a network element changes, and what it sends by itself.
-#[test]
-fn a_relays_recorded_run_reads_the_same() {
-    isolated(|| {
-        if !are_there() {
-            return;
-        }
-        let (lab, place) = (two_networks(1), Place::new("tshark-relay"));
-        let path = place.file("relay.pcap");
-        let recorder = record_at(lab.host(1), "any", path.as_ref(), UDP);
-        // What is recorded comes before the relay's faults.
-        let words = format!("{NEAR} {FAR} --faults loss=5%,seed=9,nogso");
-        let passed = relay(lab.host(1), &words);
-        lab.host(2).set_loss(10, 100).unwrap();
-        let words = format!("load recv -g {FAR} --json --count 3000 --timeout 20s --faults nogso");
-        let receiver = End::start(towline(lab.host(2), &words));
-        receiver.await_session();
-        let words = format!(
-            "load send -g {NEAR} --json --receivers 1 --timeout 20s --count 3000 --size 1-3000 \
-             --rate 10MB/s --faults nogso"
-        );
-        let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
-        assert_eq!(sent["is_confirmed"], true, "{sent:#}");
-        assert_complete(&receiver.report(LIMIT), 3_000);
-        thread::sleep(REST);
-        end(passed);
-        recorder.signal("-INT");
-        recorder.finish(LIMIT);
-
-        let packets = assert_same("a relay", path.as_ref());
-        let [source, near] = [0, 1].map(|host| IpAddr::from(lab.host(host).second_ipv4()));
-        let [far, receiver] = [1, 2].map(|host| IpAddr::from(lab.host(host).ipv4()));
-        let mut sent = BTreeMap::new();
-        for recorded in &packets {
-            let (packet, _) = recorded.packet();
-            if let Body::Spm(spm) = packet.body() {
-                // NAKs go to whoever passed the SPM on.
-                assert_eq!(spm.path_nla, recorded.from, "{packet}");
+        let (place, next) = (Place::new("tshark"), AtomicUsize::new(0));
+        let work = || {
+            while let Some(feature) = FEATURES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                feature.run(&place);
             }
-            *sent
-                .entry((recorded.from, packet.header().kind))
-                .or_insert(0) += 1;
-        }
-        println!("{} packets of a relay read alike: {sent:?}", packets.len());
-        for (from, kinds) in [
-            (source, &[Spm, Odata, Rdata, Ncf][..]),
-            (far, &[Spm, Odata, Rdata, Ncf]),
-            (receiver, &[Nak]),
-            (near, &[Nak]),
-        ] {
-            for kind in kinds {
-                assert!(sent.contains_key(&(from, *kind)), "no {kind} of {from}");
+        };
+        thread::scope(|scope| {
+            for _ in 0..AT_A_TIME {
+                scope.spawn(work);
             }
-        }
+        });
     });
 }
 
@@ -274,7 +293,9 @@ impl Feature {
             println!("skipped: {}: IPv6 is not to be had in this lab", self.name);
             return;
         }
-        lab.host(1).set_loss(15, 100).unwrap();
+        if self.lost > 0 {
+            lab.host(1).set_loss(self.lost, 100).unwrap();
+        }
         let path = place.file(&format!("{}.pcap", self.name.replace(' ', "-")));
         let recorder = record(lab.host(1), path.as_ref(), self.filter);
         self.transfer(&lab, place);
@@ -290,6 +311,7 @@ impl Feature {
             let (packet, surplus) = recorded.packet();
             let is_tagged = self.ends == Ends::Keyed && packet.header().kind != Spm;
             assert_eq!(surplus > 0, is_tagged, "{}: {packet}", self.name);
+            assert_last_group(self.name, &packet);
         }
         assert_shows(self.name, &packets, self.shows);
     }
@@ -300,36 +322,58 @@ impl Feature {
             _ => String::new(),
         };
         let count = self.count;
-        let words = format!("{} --count {count} --json {key}", self.session);
-        let receive = |more| {
-            let words = format!("load recv {words} --timeout 20s --faults nogso {more}");
+        let [source, receiver] = [0, 1].map(|host| lab.host(host).ipv4().to_string());
+        // Only receivers name the source of a group.
+        let at_source = self.session.replace("SOURCE@", "");
+        let [at_source, at_receiver] = [at_source.as_str(), self.session].map(|words| {
+            let words = words.replace("SOURCE", &source);
+            format!("{} --json {key}", words.replace("RECEIVER", &receiver))
+        });
+        let receive = |command: &str| {
+            let words = format!("{command} {at_receiver} --faults nogso");
             let receiver = End::start(towline(lab.host(1), &words));
             receiver.await_session();
             receiver
         };
-        let send = |more| {
-            let words = format!("load send {words} {} {more}", self.send);
+        let send = |command: &str| {
+            let words = format!("{command} {at_source} {}", self.send);
             End::start(towline(lab.host(0), &words))
         };
         match self.ends {
             Ends::Complete | Ends::Keyed => {
-                let receiver = receive("");
-                let sent = send("--receivers 1 --timeout 20s").report(LIMIT);
+                let receiver = receive(&format!("load recv --count {count} --timeout 20s"));
+                let words = format!("load send --count {count} --receivers 1 --timeout 20s");
+                let sent = send(&words).report(LIMIT);
                 assert_eq!(sent["is_confirmed"], true, "{}: {sent:#}", self.name);
                 assert_complete(&receiver.report(LIMIT), count);
             }
             Ends::Late => {
-                let sender = send("");
+                let sender = send("load send");
                 sender.await_counter("source.odata_packets", 100);
-                let receiver = receive("--late-join offered");
+                let receiver = receive("load recv --late-join offered --timeout 20s");
+                receiver.await_counter("receiver.odata_packets", 100);
+                sender.signal("-INT");
                 sender.report(LIMIT);
                 receiver.report(LIMIT);
             }
             Ends::Broken => {
-                let receiver = receive("");
+                let receiver = receive("load recv --timeout 20s");
                 // Of the two receivers that it waits for one is there.
-                send("--receivers 2 --timeout 1s").report(LIMIT);
+                send("load send --count 100 --receivers 2 --timeout 1s").report(LIMIT);
                 drop(receiver);
+            }
+            Ends::File => {
+                let file = place.file("file");
+                fs::write(&file, vec![7; count as usize * 1000]).unwrap();
+                let receiver = receive(&format!("recv {} --from {source}", place.file("came")));
+                let sent = send(&format!("send {file} --receivers 1")).report(LIMIT);
+                assert_eq!(sent["is_proven"], true, "{}: {sent:#}", self.name);
+                receiver.report(LIMIT);
+            }
+            Ends::Frames => {
+                let receiver = receive("frames recv --fail-on none");
+                send(&format!("frames send --count {count} --receivers 1")).report(LIMIT);
+                receiver.report(LIMIT);
             }
         }
     }
@@ -351,6 +395,27 @@ fn assert_same(name: &str, path: &Path) -> Vec<Recorded> {
     }
     assert_eq!(options, our_options, "{name}");
     packets
+}
+
+/// Asserts that the SPMs at a session's end tell how many packets the last group of parity has when
+/// these are few. How many they are depends on the first number, which is drawn at random.
+fn assert_last_group(name: &str, packet: &Packet<'_>) {
+    let Body::Spm(spm) = packet.body() else {
+        return;
+    };
+    let (mut is_end, mut offered, mut told) = (false, None, None);
+    for option in packet.options() {
+        match option {
+            PgmOption::Fin => is_end = true,
+            PgmOption::ParityPrm(offer) => offered = Some(offer.group_size),
+            PgmOption::CurrTgsize(size) => told = Some(size.packet_count),
+            _ => {}
+        }
+    }
+    if let Some(group_size) = offered.filter(|_| is_end) {
+        let last = spm.lead.0.wrapping_add(1) % group_size;
+        assert_eq!(told, (last > 0).then_some(last), "{name}: {packet}");
+    }
 }
 
 /// Asserts that the run shows what it is for.

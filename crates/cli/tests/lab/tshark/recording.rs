@@ -144,16 +144,18 @@ pub(super) fn options(path: &Path) -> Vec<String> {
 
 fn said(path: &Path, words: &[&str]) -> String {
     let mut command = Command::new("tshark");
-    command
-        .arg("-r")
-        .arg(path)
-        .args(["-d", "udp.port==7500,pgm"]);
+    command.arg("-r").arg(path);
+    for port in UDP_PORTS {
+        command.arg("-d").arg(format!("udp.port=={port},pgm"));
+    }
     let output = command.args(words).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The ports of the sessions: ours, and those of the profiles.
+const UDP_PORTS: [u16; 3] = [7500, 3056, 5555];
 const IPV6_HEADER_BYTES: usize = 40;
 const UDP_HEADER_BYTES: usize = 8;
 const PROTOCOL_PGM: u8 = 113;
