@@ -353,8 +353,12 @@ impl UdpSetup {
         let bound = self.scoped(self.destination);
         if is_multicast {
             set("share the port of", bound, socket.set_reuse_address(true))?;
-            // OpenPGM shares its port by this option alone.
-            set("share the port of", bound, socket.set_reuse_port(true))?;
+            // OpenPGM shares its port by this option alone. Of IPv4 sockets that have it, the
+            // kernel gives a packet to any one, whichever interface each has joined on, unless
+            // each is bound to its own.
+            if socket.receive_only_by(self.interface).is_ok() {
+                set("share the port of", bound, socket.set_reuse_port(true))?;
+            }
         }
         socket
             .bind(bound)
