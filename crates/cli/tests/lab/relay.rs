@@ -430,6 +430,8 @@ fn passes_a_tunnel(lab: &Lab, group: &str, relay_is: impl Fn(&Host) -> String, m
     for relay in relays {
         let report = end(relay);
         assert_eq!(report["receivers"], 1, "{report:#}");
+        // Each packet comes once, by the way of its network.
+        assert_eq!(report["drops"], serde_json::json!({}), "{report:#}");
         assert!(report["repairs_kept"].as_u64() > Some(0), "{report:#}");
     }
 }

@@ -364,9 +364,6 @@ impl UdpSetup {
             .bind(bound)
             .map_err(|error| bind_fault(Role::Receiver, bound, &error))?;
         if is_multicast {
-            // For IPv6, old kernels cannot switch this option off. They still check membership by
-            // address, and the state machines drop packets that are not for them.
-            let _kernel_too_old = socket.set_multicast_all(false);
             if self.is_raw() && bound.is_ipv6() {
                 // The kernel gives a raw socket that is bound to a group of IPv6 the group's
                 // packets of every interface, joined there or not. A relay would hear a source of
@@ -400,6 +397,11 @@ impl UdpSetup {
             Encapsulation::Raw => UdpSocket::raw(family, IP_PROTOCOL_PGM)
                 .map_err(|error| raw_fault(target, &error))?,
         };
+        // Otherwise a raw IPv6 socket takes the packets of every group that a socket of this host
+        // has joined, whatever address it is bound to. For IPv6, old kernels cannot switch this
+        // option off. They still check membership by address, and the state machines drop packets
+        // that are not for them.
+        let _kernel_too_old = socket.set_multicast_all(false);
         set("count drops on", target, socket.set_overflow_report(true))?;
         let asked = self.options.receive_buffer_bytes;
         let granted = socket
