@@ -74,16 +74,21 @@ mod tests {
     use super::*;
     use crate::element::tests::{Bench, LEAD, SOURCE, ip, ms, passed_on};
 
+    /// Lets each of 40 packets be asked for, confirmed, and repaired after `time`.
+    fn repair_40_in(bench: &mut Bench, time: Duration) {
+        for sqn in 0..40 {
+            bench.nak(1, &[sqn]);
+            bench.ncf(0, &[sqn]);
+            bench.pass(time);
+            bench.data(0, true, sqn);
+        }
+    }
+
     #[test]
     fn s7_4_the_elimination_interval_grows_with_the_time_that_repairs_take() {
         let mut bench = Bench::joined();
         // Repairs take 60 ms; the source would repair twice what it is asked for again before that.
-        for sqn in 0..40 {
-            bench.nak(1, &[sqn]);
-            bench.ncf(0, &[sqn]);
-            bench.pass(ms(60));
-            bench.data(0, true, sqn);
-        }
+        repair_40_in(&mut bench, ms(60));
         bench.nak(1, &[90]);
         bench.ncf(0, &[90]);
         for (wait, goes_on) in [(90, false), (20, false), (20, true)] {
@@ -94,12 +99,7 @@ mod tests {
         }
         // However long repairs take, half a second is the most.
         let mut bench = Bench::joined();
-        for sqn in 0..40 {
-            bench.nak(1, &[sqn]);
-            bench.ncf(0, &[sqn]);
-            bench.pass(ms(1900));
-            bench.data(0, true, sqn);
-        }
+        repair_40_in(&mut bench, ms(1900));
         bench.nak(1, &[90]);
         bench.ncf(0, &[90]);
         bench.pass(ms(501));

@@ -841,8 +841,9 @@ fn s8_2_a_repair_of_what_is_kept_has_the_payload_and_the_present_trail() {
     // `send` has verified the repair's checksum.
 }
 
-#[test]
-fn repairs_beyond_the_data_are_asked_for_upstream() {
+/// Makes a bench whose element keeps packet 5, of 40,000 bytes. A way may get 4 MiB of repairs at
+/// once: 104 of this packet, but not 105.
+fn keeping_a_large_packet() -> Bench {
     let mut bench = Bench::keeping(8 << 20);
     bench.spm(0, SOURCE, &[]);
     let data = Body::Odata(Data {
@@ -850,8 +851,13 @@ fn repairs_beyond_the_data_are_asked_for_upstream() {
         trail: Sqn(0),
     });
     bench.hand(0, SOURCE, &down(&data, &[], &[7; 40_000]));
+    bench
+}
+
+#[test]
+fn repairs_beyond_the_data_are_asked_for_upstream() {
+    let mut bench = keeping_a_large_packet();
     bench.take();
-    // Way 1 may get 4 MiB of repairs at once: 104 of this packet, but not 105.
     for _ in 0..104 {
         bench.nak(1, &[5]);
         assert_eq!(bench.told(), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);
@@ -870,13 +876,7 @@ fn a_way_beyond_its_share_waits_for_the_source_though_others_were_just_repaired(
         told.sort_by_key(|(way, kind, _)| (*way, *kind as u8 == RDATA as u8));
         told
     };
-    let mut bench = Bench::keeping(8 << 20);
-    bench.spm(0, SOURCE, &[]);
-    let data = Body::Odata(Data {
-        sqn: Sqn(5),
-        trail: Sqn(0),
-    });
-    bench.hand(0, SOURCE, &down(&data, &[], &[7; 40_000]));
+    let mut bench = keeping_a_large_packet();
     for _ in 0..104 {
         bench.nak(2, &[5]);
         bench.pass(ms(25));
