@@ -167,8 +167,7 @@ const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "messages to one host",
-        // The route to its own address would be by lo.
-        session: "-g RECEIVER:7500 --iface e0",
+        session: "-g RECEIVER:7500",
         ..PLAIN
     },
     PARITY,

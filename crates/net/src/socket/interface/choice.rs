@@ -118,8 +118,9 @@ pub struct Choice {
 
 impl Interfaces {
     /// Chooses the interface by which to reach `destination`, a group or a host. It is the
-    /// interface that `wanted` names. Without `wanted`, it is the interface of the kernel's route,
-    /// or else the only interface that can reach the group.
+    /// interface that `wanted` names. Without `wanted`, it is the first of these that there is: the
+    /// interface that has this very address, that of the kernel's route, and the only one that can
+    /// reach the group.
     ///
     /// # Errors
     /// When the interface cannot be used, or no interface is the obvious one; the text has the
@@ -203,6 +204,13 @@ impl Interfaces {
         destination: IpAddr,
         notes: &mut Vec<String>,
     ) -> Result<&Interface, InterfaceError> {
+        // The kernel routes to this host's own addresses by lo. The session would then speak from
+        // an address of lo, which no other host can answer.
+        let has_it = |one: &&Interface| one.addresses.iter().any(|it| it.ip == destination);
+        let mut others = self.list.iter().filter(|one| !one.flags.loopback);
+        if let Some(interface) = others.find(has_it) {
+            return Ok(interface);
+        }
         let query = RouteQuery {
             to: destination,
             from: None,
@@ -322,7 +330,8 @@ impl Routing for Kernel {
     }
 }
 
-/// Chooses the source address: the user's, the kernel's, or the first that fits.
+/// Chooses the source address: the user's, the destination if that is this host, the kernel's, or
+/// the first that fits.
 fn source_address(
     routing: &mut dyn Routing,
     interface: &Interface,
@@ -333,8 +342,9 @@ fn source_address(
         let is_written = interface.usable(*ip).any(|one| one.ip == *ip);
         is_written || interface.flags.loopback && ip.is_loopback()
     };
-    if let Some(wanted) = wanted.filter(is_own) {
-        return Ok(wanted);
+    let own = Some(destination).filter(|ip| !ip.is_loopback());
+    if let Some(own) = wanted.into_iter().chain(own).find(is_own) {
+        return Ok(own);
     }
     let query = RouteQuery {
         to: destination,

@@ -127,6 +127,24 @@ fn an_interface_is_found_by_route_name_number_address_and_prefix() {
 }
 
 #[test]
+fn a_host_is_reached_by_its_own_address_at_the_interface_that_has_it() {
+    for (to, name) in [
+        ("10.77.0.1", "eth1"),
+        ("fd00::10", "eth0"),
+        ("127.0.0.1", "lo"),
+    ] {
+        let (list, mut table) = machine();
+        // The kernel's route to each address of this host.
+        table.hops.insert(to.parse().unwrap(), 1);
+        let choice = choose(list, table, None, to).unwrap();
+        assert_eq!(
+            (choice.interface.name.as_str(), choice.local.to_string()),
+            (name, to.into())
+        );
+    }
+}
+
+#[test]
 fn a_group_beyond_the_link_gets_a_source_beyond_the_link() {
     let (list, table) = machine();
     let choice = choose(list, table, None, "ff15::1").unwrap();
