@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::Host;
+use lab::{Host, pkg_config};
 use serde_json::Value;
 
 /// Compiles a yardstick, which is a C or C++ program in `bench/`, and returns the path of the
@@ -74,19 +74,6 @@ pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
         return Ok(out.into_owned());
     }
     Err(format!("{name}: {}: {out} {err}", output.status))
-}
-
-/// Returns the flags that `pkg-config` gives for `package`; the Debian package is `debian`.
-fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
-    let output = Command::new("pkg-config")
-        .args(["--cflags", "--libs", package])
-        .output()
-        .map_err(|error| format!("pkg-config: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{package} is not installed (Debian: {debian})"));
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Returns the repository's root.

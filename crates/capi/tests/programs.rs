@@ -31,31 +31,16 @@ fn directory() -> &'static Path {
 
 /// Compiles a program against the header; `None`, with the reason printed, without a compiler.
 fn compiled(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: there is no C compiler (Debian: gcc)");
+    let program = directory().join(name);
+    let include = format!("-I{HERE}/include");
+    let libraries = format!("-L{}", directory().display());
+    let strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+    let needed = ["-g", &include, &libraries, "-ltowline", "-pthread"];
+    let flags = strict.iter().chain(flags).chain(&needed);
+    if let Err(missing) = lab::compile(&Path::new(HERE).join(source), &program, flags) {
+        println!("skipped: {missing}");
         return None;
     }
-    let program = directory().join(name);
-    let output = Command::new("cc")
-        .args([
-            "-std=c11",
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-            "-g",
-            "-o",
-        ])
-        .arg(&program)
-        .arg(Path::new(HERE).join(source))
-        .args(flags)
-        .arg(format!("-I{HERE}/include"))
-        .arg(format!("-L{}", directory().display()))
-        .args(["-ltowline", "-pthread"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{source}: {said}");
     Some(program)
 }
 

@@ -37,6 +37,9 @@ pub use isolation::{enter_user_namespace_or_explain, isolated};
 mod lab;
 pub use lab::Lab;
 
+mod peers;
+pub use peers::{PYTHON, compile, pkg_config, zmq_is_missing};
+
 mod spec;
 pub use spec::LabSpec;
 

@@ -15,7 +15,8 @@ pub(crate) fn library(built: &str, names: &[&str]) -> PathBuf {
     let found = places.into_iter().filter(|path| path.exists());
     let newest = found.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
     let library = newest.expect("Cargo builds the shared library for this test");
-    let directory = std::env::temp_dir().join(format!("{built}-{}", std::process::id()));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let directory = place.join(format!("{built}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     for name in names {
         symlink(&library, directory.join(name)).unwrap();

@@ -554,13 +554,8 @@ fn slow_writes(root: &Path) -> Option<PathBuf> {
         }
     "#;
     fs::write(&source, code).unwrap();
-    let mut compiler = std::process::Command::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(&source);
-    let status = compiler.arg("-ldl").status().ok()?;
-    status.success().then_some(library)
+    lab::compile(&source, &library, ["-shared", "-fPIC", "-ldl"]).ok()?;
+    Some(library)
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! `scripts/setup.sh tests` fetches the source into `target/openpgm`.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
@@ -13,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Host, Lab, LabSpec};
+use lab::{Host, Lab, LabSpec, compile, pkg_config};
 
-use super::{GROUP, Library, OpenPgm, Ours, PORT, alone, directory, finish, flags, on};
+use super::{GROUP, Library, OpenPgm, Ours, PORT, alone, directory, finish, on, there};
 
 /// A program: its file in the source's `examples`, the files beside that it needs, and whether it
 /// is written with GLib.
@@ -75,27 +76,20 @@ impl Example {
     }
 
     /// Compiles the program.
-    fn build(&self, source: &Path, libpgm: &str, glib: &str) {
+    fn build(&self, source: &Path, libpgm: &[String], glib: &[String]) -> Option<()> {
         let examples = source.join("examples");
-        let compiler = if self.file.ends_with(".cc") {
-            "c++"
-        } else {
-            "cc"
-        };
-        let files = [&[self.file], self.others].concat();
-        let output = Command::new(compiler)
-            .args(["-w", "-D_GNU_SOURCE", "-DCONFIG_HAVE_EPOLL", "-o"])
-            .arg(directory().join(self.name()))
-            .args(files.iter().map(|file| examples.join(file)))
-            .args(libpgm.split_whitespace())
-            // Only what Debian's header lacks comes from the source's.
-            .arg("-idirafter")
-            .arg(source.join("include"))
-            .args(glib.split_whitespace().filter(|_| self.has_glib))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}", self.file);
+        let mut flags = ["-w", "-D_GNU_SOURCE", "-DCONFIG_HAVE_EPOLL"]
+            .map(OsString::from)
+            .to_vec();
+        flags.extend(self.others.iter().map(|file| examples.join(file).into()));
+        flags.extend(libpgm.iter().map(OsString::from));
+        // Only what Debian's header lacks comes from the source's.
+        flags.extend(["-idirafter".into(), source.join("include").into()]);
+        if self.has_glib {
+            flags.extend(glib.iter().map(OsString::from));
+        }
+        let program = directory().join(self.name());
+        there(compile(&examples.join(self.file), &program, flags))
     }
 
     fn command(&self, host: &Host, library: Library, words: &str) -> Command {
@@ -117,16 +111,10 @@ fn built() -> Option<()> {
         println!("skipped: no source of OpenPGM in target/openpgm (scripts/setup.sh tests)");
         return None;
     }
-    let libpgm = flags("openpgm-5.3", "libpgm-dev")?;
-    let glib = flags("gthread-2.0", "libglib2.0-dev")?;
-    if Command::new("c++").arg("--version").output().is_err() {
-        println!("skipped: there is no compiler of C++ (Debian: g++)");
-        return None;
-    }
-    for example in SENDERS.iter().chain([&CLOCK]).chain(&RECEIVERS) {
-        example.build(&source, &libpgm, &glib);
-    }
-    Some(())
+    let libpgm = there(pkg_config("openpgm-5.3", "libpgm-dev"))?;
+    let glib = there(pkg_config("gthread-2.0", "libglib2.0-dev"))?;
+    let mut all = SENDERS.iter().chain([&CLOCK]).chain(&RECEIVERS);
+    all.try_for_each(|example| example.build(&source, &libpgm, &glib))
 }
 
 /// A receiver that runs, and what it has printed.

@@ -7,13 +7,14 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::{
+    fmt::Display,
     io::Read as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use lab::{Host, Lab, LabSpec, isolated};
+use lab::{Host, Lab, LabSpec, compile, isolated, pkg_config};
 
 #[path = "../../../capi/tests/kit/mod.rs"]
 mod kit;
@@ -55,15 +56,11 @@ fn directory() -> &'static Path {
     DIRECTORY.get_or_init(|| kit::library("libtowline_libpgm.so", &["libpgm-5.3.so.0"]))
 }
 
-/// What pkg-config says of a library; `None`, with the reason printed, where it is not installed.
-fn flags(library: &str, package: &str) -> Option<String> {
-    let mut pkg_config = Command::new("pkg-config");
-    let flags = pkg_config.args(["--cflags", "--libs", library]).output();
-    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
-        println!("skipped: {library} is not installed (Debian: {package}, pkg-config)");
-        return None;
-    };
-    Some(String::from_utf8(flags.stdout).unwrap())
+/// What is there; `None`, with the reason printed, where it is not.
+fn there<T>(result: Result<T, impl Display>) -> Option<T> {
+    result
+        .inspect_err(|missing| println!("skipped: {missing}"))
+        .ok()
 }
 
 /// A program of `tests/c`, compiled against libpgm's headers; `None`, with the reason printed,
@@ -74,28 +71,17 @@ fn compiled(name: &str) -> Option<PathBuf> {
 
 /// The same, compiled with more flags into a file of another name.
 fn compiled_as(program: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
-    let flags = flags("openpgm-5.3", "libpgm-dev")?;
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: there is no C compiler (Debian: gcc)");
-        return None;
-    }
+    let flags = there(pkg_config("openpgm-5.3", "libpgm-dev"))?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let program = directory().join(program);
     // Tests run side by side in one process.
     static COMPILER: Mutex<()> = Mutex::new(());
     let _turn = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.exists() {
-        let output = Command::new("cc")
-            .args(["-O1", "-g", "-w"])
-            .args(more)
-            .arg("-o")
-            .arg(&program)
-            .arg(source)
-            .args(flags.split_whitespace())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {said}");
+        let quiet = ["-O1", "-g", "-w"];
+        let flags = flags.iter().map(String::as_str);
+        let flags = quiet.into_iter().chain(more.iter().copied()).chain(flags);
+        there(compile(&source, &program, flags))?;
     }
     Some(program)
 }

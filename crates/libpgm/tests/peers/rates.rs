@@ -17,11 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::Lab;
+use lab::{Lab, PYTHON};
 
 use super::{
     Library, OpenPgm, Ours, alone, lab, next_line, on, said,
-    zmq::{PYTHON, figure, has_zmq},
+    zmq::{figure, has_zmq},
 };
 
 /// Messages are of this many bytes: six packets.

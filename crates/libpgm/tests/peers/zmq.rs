@@ -1,18 +1,14 @@
 //! Debian's ZeroMQ, unchanged, on either library.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
-use super::{ENV, MESSAGES, OpenPgm, PAIRS, alone, lab, session};
+use ::lab::{PYTHON, zmq_is_missing};
+
+use super::{ENV, MESSAGES, OpenPgm, PAIRS, alone, lab, session, there};
 
 /// Returns true where python3-zmq and libzmq have PGM; otherwise prints the reason.
 pub(super) fn has_zmq() -> bool {
-    let check = "import sys, zmq; sys.exit(not zmq.has('pgm'))";
-    let output = Command::new(PYTHON).args(["-c", check]).output();
-    let has = output.is_ok_and(|output| output.status.success());
-    if !has {
-        println!("skipped: no ZeroMQ with PGM for Python (Debian: python3-zmq, libzmq5)");
-    }
-    has
+    there(zmq_is_missing().map_or(Ok(()), Err)).is_some()
 }
 
 /// What a sentence of the ZeroMQ program says behind `word`.
@@ -61,5 +57,3 @@ fn zeromq_misses_nothing_when_packets_are_lost() {
 fn zeromq_runs_on_it_in_ip_too() {
     alone(|| zmq("pgm", 2, 20_000));
 }
-
-pub(super) const PYTHON: &str = "/usr/bin/python3";

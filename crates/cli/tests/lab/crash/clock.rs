@@ -56,11 +56,8 @@ time_t time(time_t *out) {
 fn stepped_clock(scratch: &Path) -> Option<PathBuf> {
     let (source, library) = (scratch.join("clock.c"), scratch.join("clock.so"));
     fs::write(&source, CLOCK).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o"]);
-    let built = compiler.args([&library, &source]).status();
-    if !built.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler");
+    if let Err(missing) = lab::compile(&source, &library, ["-shared", "-fPIC"]) {
+        println!("skipped: {missing}");
         return None;
     }
     let mut years = Vec::new();

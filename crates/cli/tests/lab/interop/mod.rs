@@ -29,8 +29,8 @@ use crate::{
 fn are_there(pair: [Peer; 2]) -> bool {
     let missing = pair.into_iter().find_map(|peer| match peer {
         Peer::Towline => None,
-        Peer::OpenPgm => peer::compiled().as_ref().err().copied(),
-        Peer::ZeroMq => peer::zmq_is_missing(),
+        Peer::OpenPgm => peer::compiled().as_ref().err().map(String::as_str),
+        Peer::ZeroMq => lab::zmq_is_missing(),
     });
     if let Some(reason) = missing {
         println!("skipped: {reason}");

@@ -1,8 +1,14 @@
 //! The peers: what is started on a host to send or to receive, and what came of it.
 
-use std::{fs, path::PathBuf, process::Command, sync::OnceLock, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
 
-use lab::Host;
+use lab::{Host, PYTHON};
 
 use super::cell::{Carrier, Cell, FEC_GROUP, Manner, Parity, Scale, Story};
 use crate::{
@@ -382,45 +388,21 @@ fn zmq(host: &Host, cell: Cell, words: &str) -> Command {
 }
 
 /// `talk.c`, compiled once against the headers of libpgm.
-pub(super) fn compiled() -> &'static Result<PathBuf, &'static str> {
-    static PROGRAM: OnceLock<Result<PathBuf, &str>> = OnceLock::new();
+pub(super) fn compiled() -> &'static Result<PathBuf, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM.get_or_init(compile)
 }
 
-fn compile() -> Result<PathBuf, &'static str> {
-    let flags = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "openpgm-5.3"])
-        .output();
-    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
-        return Err("libpgm is not installed (Debian: libpgm-dev, pkg-config)");
-    };
-    if Command::new("cc").arg("--version").output().is_err() {
-        return Err("there is no C compiler (Debian: gcc)");
-    }
+fn compile() -> Result<PathBuf, String> {
+    let flags = lab::pkg_config("openpgm-5.3", "libpgm-dev")?;
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../libpgm/tests/c/talk.c");
     let program = std::env::temp_dir().join(format!("talk-{}", std::process::id()));
-    let flags = String::from_utf8(flags.stdout).unwrap();
-    let output = Command::new("cc")
-        .args(["-O2", "-w", "-o"])
-        .arg(&program)
-        .arg(source)
-        .args(flags.split_whitespace())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{source}: {said}");
+    let quiet = ["-O2", "-w"].into_iter();
+    let flags = quiet.chain(flags.iter().map(String::as_str));
+    lab::compile(Path::new(source), &program, flags)?;
     Ok(program)
 }
 
-/// Why ZeroMQ with PGM cannot be had, if it cannot.
-pub(super) fn zmq_is_missing() -> Option<&'static str> {
-    let check = "import sys, zmq; sys.exit(not zmq.has('pgm'))";
-    let output = Command::new(PYTHON).args(["-c", check]).output();
-    let has = output.is_ok_and(|output| output.status.success());
-    (!has).then_some("no ZeroMQ with PGM for Python (Debian: python3-zmq, libzmq5)")
-}
-
-const PYTHON: &str = "/usr/bin/python3";
 const UDP_PORT: u16 = 3056;
 const PGM_PORT: u16 = 7500;
 const ZMQ_PORT: u16 = 5555;
