@@ -110,6 +110,18 @@ impl Cell {
         kinds.into_iter().flat_map(with_loss).collect()
     }
 
+    /// The same cell without Towline: the other peer with itself. `None` where there is no other,
+    /// or it does not send such messages.
+    pub(super) fn control(self) -> Option<Self> {
+        let mut ends = [self.from, self.to].into_iter();
+        let other = ends.find(|&peer| peer != Peer::Towline)?;
+        (self.content == Content::Short || other.sends_long()).then_some(Self {
+            from: other,
+            to: other,
+            ..self
+        })
+    }
+
     /// Runs the cell on two hosts of its own, and looks at the sender when the receiver has ended.
     /// Fails with what is wrong.
     pub(super) fn run(
@@ -233,11 +245,12 @@ impl Scale {
 /// **Panics**: when one of them is not complete.
 pub(super) fn run(cells: &[Cell], scale: Scale, at_a_time: usize) {
     let failed = failures(cells, scale, at_a_time);
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let lines: Vec<&str> = failed.iter().map(|(_, line)| line.as_str()).collect();
+    assert!(lines.is_empty(), "{}", lines.join("\n"));
 }
 
-/// As [`run`]; returns the lines of those that are not complete.
-pub(super) fn failures(cells: &[Cell], scale: Scale, at_a_time: usize) -> Vec<String> {
+/// As [`run`]; returns those that are not complete, with their lines.
+pub(super) fn failures(cells: &[Cell], scale: Scale, at_a_time: usize) -> Vec<(Cell, String)> {
     let place = Place::new(&format!("interop-{}", scale.count));
     Content::write_all(&place, scale.count);
     let next = AtomicUsize::new(0);
@@ -257,7 +270,7 @@ pub(super) fn failures(cells: &[Cell], scale: Scale, at_a_time: usize) -> Vec<St
             };
             println!("{cell} {} in {seconds:4.1} s: {word}", scale.count);
             if result.is_err() {
-                lines.push(format!("{cell} {word}"));
+                lines.push((*cell, format!("{cell} {word}")));
             }
         }
         lines
