@@ -6,6 +6,9 @@
 //! is missing, and none comes out of its order. Each line shows how many processors were busy
 //! meanwhile, and just before.
 //!
+//! The time runs from the first message that arrives to the last. The last repairs of libpgm's
+//! receiver take a quarter of a second, so the cells with libpgm send for longer.
+//!
 //! In the environment: `TOWLINE_REPEATS`, how many runs a cell has, 7 by default; `TOWLINE_RATES`
 //! and `TOWLINE_LOSSES`, the rates in Mbit/s and the losses in percent to run, as `1000,2000`.
 
@@ -26,8 +29,11 @@ use super::{
 
 /// Messages are of this many bytes: six packets.
 const MESSAGE_BYTES: u32 = 8_000;
-/// How long a run sends, if the machine allows the rate.
-const SECONDS: u32 = 2;
+/// How long a run sends, if the machine allows the rate: with our library alone, beside the
+/// control, and with libpgm at one end.
+const OURS_SECONDS: u32 = 2;
+const CONTROL_SECONDS: u32 = 4;
+const MIXED_SECONDS: u32 = 8;
 const RATES_MBIT: [u32; 5] = [10, 100, 300, 1_000, 2_000];
 const LOSSES_PERCENT: [u32; 2] = [0, 2];
 const SHARE_MIN: f64 = 0.9;
@@ -39,6 +45,7 @@ struct Cell {
     pair: (Library, Library),
     rate_mbit: u32,
     loss_percent: u32,
+    seconds: u32,
     /// False for ZeroMQ over TCP, which no library of these takes part in.
     has_pgm: bool,
 }
@@ -72,7 +79,7 @@ impl Cell {
 
     fn run_in(self, lab: &Lab) -> Run {
         let rate = self.rate_mbit * 1_000;
-        let count = rate / 8 * 1_000 * SECONDS / MESSAGE_BYTES;
+        let count = rate / 8 * 1_000 * self.seconds / MESSAGE_BYTES;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
         let script = script.display();
         let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
@@ -234,6 +241,7 @@ impl Runs {
             rate_mbit,
             loss_percent,
             has_pgm,
+            ..
         } = self.cell;
         let ends = if has_pgm {
             format!("{from:?} -> {to:?}")
@@ -268,7 +276,7 @@ impl Runs {
 }
 
 /// Every rate with every loss.
-fn cells(pair: (Library, Library)) -> Vec<Cell> {
+fn cells(pair: (Library, Library), seconds: u32) -> Vec<Cell> {
     let rates = numbers("TOWLINE_RATES", &RATES_MBIT);
     let losses = numbers("TOWLINE_LOSSES", &LOSSES_PERCENT);
     let all = losses.into_iter().flat_map(|loss_percent| {
@@ -276,6 +284,7 @@ fn cells(pair: (Library, Library)) -> Vec<Cell> {
             pair,
             rate_mbit,
             loss_percent,
+            seconds,
             has_pgm: true,
         })
     });
@@ -300,7 +309,7 @@ fn ours_delivers_every_rate() {
         return;
     }
     let mut failed = Vec::new();
-    for cell in cells((Ours, Ours)) {
+    for cell in cells((Ours, Ours), OURS_SECONDS) {
         let mut runs = Runs::new(cell);
         for _ in 0..repeats() {
             runs.add();
@@ -312,9 +321,9 @@ fn ours_delivers_every_rate() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// With our library at one end, the rate is delivered, or at least [`SHARE_MIN`] of what libpgm
-/// delivers with itself. Where libpgm is not complete with itself, nobody can say which end a
-/// message is missing by.
+/// With our library at one end, the rate is delivered, or at least what libpgm delivers with itself
+/// less a tenth. Where it is not, and libpgm is not complete with itself, nobody can say which end
+/// a message is missing by.
 #[test]
 #[ignore = "takes minutes: make rates"]
 fn mixed_pairs_deliver_what_libpgm_does() {
@@ -322,7 +331,7 @@ fn mixed_pairs_deliver_what_libpgm_does() {
         return;
     }
     let mut failed = Vec::new();
-    for cell in cells((OpenPgm, OpenPgm)) {
+    for cell in cells((OpenPgm, OpenPgm), MIXED_SECONDS) {
         let pairs = [(OpenPgm, OpenPgm), (Ours, OpenPgm), (OpenPgm, Ours)];
         let mut all = pairs.map(|pair| Runs::new(Cell { pair, ..cell }));
         for _ in 0..repeats().min(MIXED_REPEATS) {
@@ -337,10 +346,14 @@ fn mixed_pairs_deliver_what_libpgm_does() {
         });
         let least = control.median(|run| run.share).min(1.0);
         for runs in mixed {
-            let verdict = match (is_complete, runs.delivers(least)) {
-                (false, _) => "not judged: libpgm is not complete with itself",
-                (true, true) => HOLDS,
-                (true, false) => FAILS,
+            let verdict = if runs.delivers(1.0) {
+                HOLDS
+            } else if !is_complete {
+                "not judged: libpgm is not complete with itself"
+            } else if runs.delivers(least) {
+                "as libpgm with itself"
+            } else {
+                FAILS
             };
             let line = runs.print(verdict);
             failed.extend((verdict == FAILS).then_some(line));
@@ -365,8 +378,8 @@ fn beside_control(cell: Cell) -> Option<[Runs; 2]> {
     Some([control, ours])
 }
 
-/// At the highest rate at which every run of libpgm is complete, our library takes a third of its
-/// processor time at most: by what the whole machine took, and by what the programs took.
+/// At the highest rate at which every run of libpgm is complete, our library takes at most a third
+/// of the machine's processor time that libpgm takes. What the programs took is printed beside it.
 #[test]
 #[ignore = "takes minutes: make rates"]
 fn ours_costs_a_third() {
@@ -375,7 +388,7 @@ fn ours_costs_a_third() {
     }
     let mut failed = Vec::new();
     for loss_percent in numbers("TOWLINE_LOSSES", &LOSSES_PERCENT) {
-        let mut cells = cells((OpenPgm, OpenPgm));
+        let mut cells = cells((OpenPgm, OpenPgm), CONTROL_SECONDS);
         cells.retain(|cell| cell.loss_percent == loss_percent);
         let Some([control, ours]) = cells.into_iter().rev().find_map(beside_control) else {
             let line = format!(
@@ -388,14 +401,13 @@ fn ours_costs_a_third() {
         let ratio = |of: fn(&Run) -> f64| ours.median(of) / control.median(of);
         let (machine, own) = (ratio(|run| run.cost), ratio(|run| run.own));
         let is_measured = control.has_costs() && ours.has_costs();
-        let verdict = if !ours.is_complete() || !is_measured || own > COST_MAX {
-            FAILS
-        } else if !(control.is_idle() && ours.is_idle()) {
+        let is_idle = control.is_idle() && ours.is_idle();
+        let verdict = if !is_idle {
             "not judged: the machine has other work"
-        } else if machine > COST_MAX {
-            FAILS
-        } else {
+        } else if ours.is_complete() && is_measured && machine <= COST_MAX {
             HOLDS
+        } else {
+            FAILS
         };
         control.print("control");
         let line = ours.print(verdict);
@@ -416,6 +428,7 @@ fn the_programs_alone_can_do_this() {
         pair: (OpenPgm, OpenPgm),
         rate_mbit: RATES_MBIT[RATES_MBIT.len() - 1],
         loss_percent: 0,
+        seconds: OURS_SECONDS,
         has_pgm: false,
     });
     (0..repeats()).for_each(|_| runs.add());
