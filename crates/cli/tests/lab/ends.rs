@@ -29,7 +29,7 @@ pub(crate) fn towline(host: &Host, words: &str) -> Command {
 pub(crate) struct End {
     child: Child,
     what: String,
-    out: Option<JoinHandle<Vec<u8>>>,
+    out: Option<JoinHandle<Printed>>,
     err: Option<JoinHandle<()>>,
     /// What it has said so far.
     said: Arc<Mutex<Vec<u8>>>,
@@ -182,7 +182,13 @@ impl End {
     }
 
     /// Waits for the end and gives the exit status, what was printed and what was said.
-    pub(crate) fn finish_all(mut self, limit: Duration) -> (ExitStatus, Vec<u8>, String) {
+    pub(crate) fn finish_all(self, limit: Duration) -> (ExitStatus, Vec<u8>, String) {
+        let (status, printed, said) = self.finish_timed(limit);
+        (status, printed.bytes, said)
+    }
+
+    /// As [`End::finish_all`], with the time that passed while it printed.
+    pub(crate) fn finish_timed(mut self, limit: Duration) -> (ExitStatus, Printed, String) {
         let end = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -191,12 +197,12 @@ impl End {
             self.assert_before(end, limit);
             thread::sleep(Duration::from_millis(10));
         };
-        let (out, err) = self.texts();
-        (status, out, err)
+        let (printed, err) = self.texts();
+        (status, printed, err)
     }
 
     /// What was printed and said, once the program has ended.
-    fn texts(&mut self) -> (Vec<u8>, String) {
+    fn texts(&mut self) -> (Printed, String) {
         let out = self.out.take().unwrap().join().unwrap();
         self.err.take().unwrap().join().unwrap();
         (out, self.said())
@@ -219,10 +225,24 @@ impl Drop for End {
     }
 }
 
-fn read(mut stream: impl std::io::Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    bytes
+/// What a program has printed.
+#[derive(Debug, Default)]
+pub(crate) struct Printed {
+    pub(crate) bytes: Vec<u8>,
+    /// From the first byte to the last.
+    pub(crate) took: Duration,
+}
+
+fn read(mut stream: impl std::io::Read) -> Printed {
+    let mut printed = Printed::default();
+    let mut piece = vec![0; 1 << 16];
+    let mut begun = None;
+    while let count @ 1.. = stream.read(&mut piece).unwrap() {
+        let now = Instant::now();
+        printed.took = now.duration_since(*begun.get_or_insert(now));
+        printed.bytes.extend_from_slice(&piece[..count]);
+    }
+    printed
 }
 
 fn hear(mut stream: impl std::io::Read, said: &Mutex<Vec<u8>>) {

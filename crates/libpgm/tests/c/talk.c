@@ -9,9 +9,10 @@
  *
  * In the environment: TALK_GROUP, TALK_PORT (of UDP; 0 for raw IP), TALK_DATA_PORT, TALK_SOURCE_PORT,
  * TALK_WINDOW (packets), TALK_FEC (GROUP:PROACTIVE:ON_DEMAND), TALK_SESSIONS (how many senders, one after
- * the other), TALK_LATE (the first message may be any), TALK_LINGER (how many seconds a sender serves
- * NAKs instead), TALK_PAUSE_MS (of the sender, in the middle), TALK_HOLD (the last message waits for a
- * line on standard input), TALK_PATIENCE (seconds without a message that end a receiver, 10).
+ * the other), TALK_LATE (the first message may be any, and is told), TALK_TIME (a receiver tells how
+ * long the messages took), TALK_LINGER (how many seconds a sender serves NAKs instead), TALK_PAUSE_MS (of
+ * the sender, in the middle), TALK_HOLD (the last message waits for a line on standard input),
+ * TALK_PATIENCE (seconds without a message that end a receiver, 10).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -206,14 +207,22 @@ static void send_all(pgm_sock_t* sock, unsigned count) {
   printf("sent %u messages, %zu bytes\n", count, total);
 }
 
-static unsigned next, wrong, resets, lost, count, sessions, is_begun;
+static unsigned next, first, wrong, resets, lost, count, sessions, is_begun;
+static struct timespec begun;
+
+static double since(const struct timespec* then) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - then->tv_sec) + (now.tv_nsec - then->tv_nsec) / 1e9;
+}
 
 static void check(const unsigned char* bytes, size_t len) {
   static unsigned char expected[8000];
   unsigned number = 0;
   if (len >= sizeof number) memcpy(&number, bytes, sizeof number);
   fill(expected, number);
-  if (getenv("TALK_LATE") && !is_begun) next = number;
+  if (getenv("TALK_LATE") && !is_begun) first = next = number;
+  if (!is_begun) clock_gettime(CLOCK_MONOTONIC, &begun);
   is_begun = 1;
   if (len != length(number) || memcmp(bytes, expected, len)) wrong++;
   if (number != next && !resets) printf("message %u instead of %u\n", number, next);
@@ -310,6 +319,8 @@ static void receive_all(pgm_sock_t* sock, const char* how, const char* wait) {
     wait_for(sock, status, wait, epoll, 0);
   }
   close(epoll);
+  if (getenv("TALK_LATE")) printf("first %u\n", first);
+  if (getenv("TALK_TIME") && is_begun) printf("took %.3f s\n", since(&begun));
   /* A short message is one packet. libpgm tells some lost packets twice. */
   if (resets) printf("loss told, then until %u\n", next);
   if (lost) printf("covered %d\nexact %d\n", got + lost >= next, got + lost == next);

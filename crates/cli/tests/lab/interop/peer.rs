@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    str::FromStr,
     sync::OnceLock,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use lab::{Host, PYTHON};
 
 use super::cell::{Carrier, Cell, FEC_GROUP, Manner, Parity, Scale, Story};
 use crate::{
-    ends::{End, towline},
+    ends::{End, Printed, towline},
     signals::Place,
 };
 
@@ -29,6 +30,8 @@ pub(super) enum Peer {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) received: u32,
+    /// Bytes of messages a second, from the first to the last.
+    pub(super) bytes_per_s: f64,
     /// What is wrong with it, other than the number.
     pub(super) fault: Option<String>,
 }
@@ -59,7 +62,9 @@ impl Peer {
     }
 
     pub(super) fn send(self, host: &Host, cell: Cell, scale: Scale, place: &Place) -> Command {
-        let Scale { count, bytes_per_s } = scale;
+        let Scale {
+            count, bytes_per_s, ..
+        } = scale;
         match self {
             Self::Towline => {
                 let input = place.file(cell.content.file(cell.to));
@@ -138,35 +143,45 @@ impl Peer {
         let limit = cell.limit(scale);
         match self {
             Self::Towline => {
-                let (_, bytes, said) = end.finish_all(limit);
-                match cell.from {
+                let (_, Printed { bytes, took }, said) = end.finish_timed(limit);
+                let outcome = match cell.from {
                     Self::ZeroMq => super::zmtp::judge(&bytes, cell, scale),
                     _ => judge(&bytes, cell, scale, place),
+                };
+                let bytes_per_s = bytes.len() as f64 / took.as_secs_f64();
+                Outcome {
+                    bytes_per_s,
+                    ..outcome.said(&said)
                 }
-                .said(&said)
             }
             Self::OpenPgm => {
                 let (_, _, said) = end.finish_all(limit);
-                let received = figure(&said, "received");
+                let received: Option<u32> = figure(&said, "received");
+                let begins = figure(&said, "first").unwrap_or(0);
+                let ends = scale.count * cell.sessions();
                 let is_whole = said.contains("wrong 0") && !said.contains("instead of");
-                let fault = (received.is_none() || !is_whole).then(|| said.clone());
+                let has_all = received.is_some_and(|received| begins + received == ends);
+                let fault = (!has_all || !is_whole).then(|| said.clone());
+                let [bytes, took] = ["messages,", "took"].map(|word| figure::<f64>(&said, word));
                 Outcome {
                     received: received.unwrap_or(0),
+                    bytes_per_s: bytes.unwrap_or(0.0) / took.unwrap_or(f64::INFINITY),
                     fault,
                 }
             }
             Self::ZeroMq => {
                 let (_, _, said) = end.finish_all(limit);
                 let [received, gaps, first] =
-                    ["received", "gaps", "first"].map(|word| figure(&said, word));
+                    ["received", "gaps", "first"].map(|word| figure::<u32>(&said, word));
                 let begun_late = u32::from(first != Some(0));
-                let all = scale.count * if cell.story == Story::Restart { 2 } else { 1 };
+                let all = scale.count * cell.sessions();
                 let is_whole = gaps == Some(begun_late)
                     && received
                         .zip(first)
                         .is_some_and(|(n, first)| n + first == all);
                 Outcome {
                     received: received.unwrap_or(0),
+                    bytes_per_s: figure::<f64>(&said, "rate").unwrap_or(0.0) * 1e6 / 8.0,
                     fault: (!is_whole).then_some(said),
                 }
             }
@@ -273,12 +288,13 @@ fn judge(bytes: &[u8], cell: Cell, scale: Scale, place: &Place) -> Outcome {
     let all = scale.count;
     Outcome {
         received,
+        bytes_per_s: 0.0,
         fault: (!is_whole).then(|| format!("not the {all} messages that were sent")),
     }
 }
 
 /// The number behind a word.
-fn figure(text: &str, word: &str) -> Option<u32> {
+fn figure<T: FromStr>(text: &str, word: &str) -> Option<T> {
     let mut words = text.split_whitespace().skip_while(|&it| it != word).skip(1);
     words.next()?.parse().ok()
 }
@@ -333,6 +349,7 @@ fn talk(host: &Host, cell: Cell, words: &str) -> Command {
         &format!("exec {program} {role} {address} {rest} 1>&2"),
     ]);
     command
+        .env("TALK_TIME", "1")
         .env("TALK_GROUP", group(cell))
         .env(
             "TALK_PORT",

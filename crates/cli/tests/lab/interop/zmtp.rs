@@ -75,6 +75,7 @@ pub(super) fn judge(mut bytes: &[u8], cell: Cell, scale: Scale) -> Outcome {
         format!("numbers from {first}: at place {at} {got:?} instead of {due:?}")
     });
     Outcome {
+        bytes_per_s: 0.0,
         received: numbers.len() as u32,
         fault,
     }
