@@ -17,6 +17,7 @@ mod command;
 mod docs;
 
 mod fuzz;
+mod header;
 mod ledger;
 mod suite;
 mod tidy;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         "soak" => ci::soak(&rest),
         "docs" => docs::run() && ledger::run(),
         "ledger" => ledger::run(),
+        "header" => header::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -67,4 +69,5 @@ usage: cargo xtask COMMAND
                  missing, when memory grows or the rate falls
   docs           docs/src/reference: parameters, counters, exit codes, from the declarations, and
                  what `ledger` writes
-  ledger         checks specs/rfc3208 against the RFC and the tests, and writes its reference page";
+  ledger         checks specs/rfc3208 against the RFC and the tests, and writes its reference page
+  header         crates/capi/include/towline.h, from the functions and types of crates/capi";

@@ -7,8 +7,9 @@ use towline::Snapshot;
 
 use crate::outcome::{Failure, Outcome, attempt, text};
 
-/// A function of the program that takes a counter's name and value.
-pub(crate) type Visit = extern "C" fn(name: *const c_char, value: u64, closure: *mut c_void);
+/// Takes the name of a counter, such as "source.rdata_packets", and its value.
+pub(crate) type Visit =
+    Option<extern "C" fn(name: *const c_char, value: u64, closure: *mut c_void)>;
 
 /// Gives the value of one counter.
 pub(crate) fn one(
@@ -44,7 +45,7 @@ pub(crate) fn one(
 /// Visits all counters.
 pub(crate) fn all(
     snapshot: impl FnOnce() -> Result<Snapshot, Failure>,
-    visit: Option<Visit>,
+    visit: Visit,
     closure: *mut c_void,
 ) -> Outcome {
     attempt(|| {

@@ -1,8 +1,8 @@
 //! Files: one transfer, sent or received, in one call that blocks until its end.
 
-use std::{ffi::c_char, path::PathBuf, time::Duration};
+use std::{ffi::c_char, mem::MaybeUninit, path::PathBuf, time::Duration};
 
-use cabi::{Out, give};
+use cabi::give;
 use towline::{
     Existing, Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Instant,
     ObjectReceiverEvent, ReceiverState, Target, TransferReceiverEvent,
@@ -13,14 +13,19 @@ use crate::{
     session::Session,
 };
 
-/// `towline_sent`.
+/// What became of a transfer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Sent {
+    /// 1: every expected receiver has every byte, on its disk and checked.
     is_proven: u32,
+    /// Receivers that joined.
     receivers: u32,
+    /// Receivers that were expected and never came.
     missing: u32,
+    /// Files that could not be sent.
     unsent: u32,
+    /// Of the files that were sent.
     bytes: u64,
 }
 
@@ -64,6 +69,9 @@ impl Deadline {
     }
 }
 
+/// Sends files and directories to this number of receivers, the first that join (0: all that
+/// join), and waits for their proof, at most timeout_ms. TOWLINE_NOT_PROVEN: sent says how many
+/// receivers are missing, and towline_error_text gives the reason. sent may be NULL.
 #[unsafe(no_mangle)]
 extern "C" fn towline_send_files(
     session: Option<&Session>,
@@ -71,7 +79,7 @@ extern "C" fn towline_send_files(
     count: usize,
     receivers: u32,
     timeout_ms: i64,
-    place: Out<'_, Sent>,
+    sent: Option<&mut MaybeUninit<Sent>>,
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(Failure::no_session)?;
@@ -97,14 +105,14 @@ extern "C" fn towline_send_files(
             sender.wait(deadline.at);
         }
         let outcome = sender.outcome();
-        let sent = Sent {
+        let report = Sent {
             is_proven: outcome.is_proven().into(),
             receivers: outcome.receivers.len() as u32,
             missing: outcome.missing,
             unsent: outcome.unsent.len() as u32,
             bytes: outcome.content_bytes,
         };
-        give(place, sent);
+        give(sent, report);
         if outcome.is_proven() {
             return Ok(Outcome::Ok);
         }
@@ -116,17 +124,20 @@ extern "C" fn towline_send_files(
         let text = outcome.failure.map(|(_, text)| text).or(failed);
         let text = text.unwrap_or_else(|| match outcome.unreached.first() {
             Some((address, text)) => format!("no receiver joined at {address}: {text}"),
-            None if sent.receivers == 0 => "no receiver joined: start receivers first".to_owned(),
-            None if sent.missing == 0 => "not every receiver proved delivery".to_owned(),
+            None if report.receivers == 0 => "no receiver joined: start receivers first".to_owned(),
+            None if report.missing == 0 => "not every receiver proved delivery".to_owned(),
             None => format!(
                 "{} of {receivers} expected receivers never joined",
-                sent.missing
+                report.missing
             ),
         });
         Err(Failure::new(Outcome::NotProven, text))
     })
 }
 
+/// Receives one transfer into a directory, which must exist, and waits for its end at most
+/// timeout_ms. Where other hosts can reach the interface, the setting from or key-file says whom to
+/// take files from.
 #[unsafe(no_mangle)]
 extern "C" fn towline_receive_files(
     session: Option<&Session>,

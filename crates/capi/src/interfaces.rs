@@ -2,12 +2,12 @@
 
 use std::{ffi::c_char, mem::MaybeUninit};
 
-use cabi::{Out, give};
+use cabi::give;
 use towline::Interfaces;
 
 use crate::outcome::{Failure, Outcome, attempt};
 
-/// `towline_interface`: one for each address of an interface.
+/// An address of a network interface.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Interface {
@@ -27,11 +27,13 @@ fn text<const N: usize>(text: &str) -> [c_char; N] {
     room.map(|byte| unsafe { byte.assume_init() })
 }
 
+/// Writes the addresses of this machine's interfaces into an array, as many as there is room for,
+/// and the number of all of them into count.
 #[unsafe(no_mangle)]
 extern "C" fn towline_interfaces(
     array: *mut Interface,
     capacity: usize,
-    count: Out<'_, usize>,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> Outcome {
     attempt(|| {
         let count = count.ok_or_else(|| Failure::null("the pointer for the count"))?;

@@ -1,5 +1,7 @@
-//! `libtowline`: the library for programs in C. `include/towline.h` describes every function; the
-//! tests compare it with what this crate exports.
+//! `libtowline`: the library for programs in C. `cargo xtask header` makes `include/towline.h` from
+//! the functions and types of the modules, whose documentation is for programmers in C. A function
+//! that C calls says `Option<&mut MaybeUninit<T>>` where others say `cabi::Out`, because cbindgen
+//! does not look through an alias.
 //!
 //! A handle is a Rust object behind a pointer that C does not look into. A function that works on a
 //! handle takes it first, and gives its results last. A function that can fail returns an

@@ -10,23 +10,36 @@ use towline::{ErrorKind, SystemError};
 
 use cabi::guard;
 
-/// `towline_result`. The numbers never change.
+/// How a call ended. The numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) enum Outcome {
     Ok = 0,
+    /// Nothing is there yet, or there is no room yet: call again.
     Again = 1,
+    /// What was awaited did not happen in time.
     TimedOut = 2,
+    /// An argument is NULL, unknown or out of range.
     Invalid = 3,
+    /// No network interface can be used.
     NoInterface = 4,
+    /// Another program has the address and port.
     AddressInUse = 5,
+    /// The process may not do that.
     PermissionDenied = 6,
+    /// There is no such file, counter or sender.
     NotFound = 7,
+    /// The system refused something else.
     System = 8,
+    /// The message is longer than the parameters allow.
     TooLong = 9,
+    /// The session is over.
     Closed = 10,
+    /// The wait was ended.
     Interrupted = 11,
+    /// Not every receiver has everything.
     NotProven = 12,
+    /// A bug of this library; the handle can only be freed.
     Panicked = 13,
 }
 
@@ -141,6 +154,8 @@ pub(crate) fn time(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
+/// Writes the reason of this thread's last failure into a buffer of len bytes, cut to its room,
+/// and returns the length of the whole text, without its zero byte.
 #[unsafe(no_mangle)]
 extern "C" fn towline_error_text(buffer: *mut c_char, len: usize) -> usize {
     guard(0, || {
@@ -151,6 +166,7 @@ extern "C" fn towline_error_text(buffer: *mut c_char, len: usize) -> usize {
     })
 }
 
+/// Returns the library's version, such as "0.1.0".
 #[unsafe(no_mangle)]
 extern "C" fn towline_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -167,67 +183,5 @@ mod tests {
         let said = LAST.with_borrow(String::clone);
         assert!(said.starts_with("the call panicked"), "{said}");
         assert_eq!(attempt(|| Ok(Outcome::Again)), Outcome::Again);
-    }
-
-    /// Returns the numbers that the header gives to names, in its order.
-    fn numbers_of(header_enum: &str) -> Vec<(String, u32)> {
-        let header = include_str!("../include/towline.h");
-        let (before, _) = header.split_once(&format!("}} {header_enum};")).unwrap();
-        let (_, body) = before.rsplit_once("enum").unwrap();
-        let lines = body.lines().filter_map(|line| line.split_once('='));
-        let number = |text: &str| {
-            let digits = text.trim_start().split(|c: char| !c.is_ascii_digit());
-            digits.into_iter().next().unwrap().parse().unwrap()
-        };
-        lines
-            .map(|(name, rest)| (name.trim().to_owned(), number(rest)))
-            .collect()
-    }
-
-    #[test]
-    fn results_have_the_numbers_of_the_header() {
-        use Outcome::*;
-        let all = [
-            Ok,
-            Again,
-            TimedOut,
-            Invalid,
-            NoInterface,
-            AddressInUse,
-            PermissionDenied,
-            NotFound,
-            System,
-            TooLong,
-            Closed,
-            Interrupted,
-            NotProven,
-            Panicked,
-        ];
-        assert_eq!(
-            numbers_of("towline_result"),
-            all.map(|it| named(&it, it as u32))
-        );
-    }
-
-    #[test]
-    fn kinds_have_the_numbers_of_the_header() {
-        use crate::subscriber::Kind::*;
-        let all = [Message, Found, Lost, Ended, Expired, BrokenOff, Refused];
-        assert_eq!(
-            numbers_of("towline_kind"),
-            all.map(|it| named(&it, it as u32))
-        );
-    }
-
-    /// Returns what C calls a variant, with its number: `TimedOut` is `TOWLINE_TIMED_OUT`.
-    fn named(variant: &dyn std::fmt::Debug, number: u32) -> (String, u32) {
-        let mut name = "TOWLINE".to_owned();
-        for letter in format!("{variant:?}").chars() {
-            if letter.is_ascii_uppercase() {
-                name.push('_');
-            }
-            name.push(letter.to_ascii_uppercase());
-        }
-        (name, number)
     }
 }

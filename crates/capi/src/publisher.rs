@@ -2,10 +2,11 @@
 
 use std::{
     ffi::{c_char, c_void},
+    mem::MaybeUninit,
     time::Duration,
 };
 
-use cabi::{Out, give, guard};
+use cabi::{give, guard};
 use towline::{PublisherThread, SendStatus, Snapshot};
 
 use crate::{
@@ -14,33 +15,40 @@ use crate::{
     session::Session,
 };
 
-/// `towline_publisher`.
+/// A sender of messages, with a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Publisher(PublisherThread);
 
-/// `towline_closed`.
+/// How a publisher's session ended.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Closed {
+    /// 1: every expected and every reporting receiver has everything.
     is_complete: u32,
+    /// Receivers that have everything.
     confirmed: u32,
+    /// Receivers that were expected and never came.
     missing: u32,
+    /// Receivers that lack something.
     unconfirmed: u32,
+    /// Packets that receivers lost for good.
     lost: u64,
 }
 
 const _: () = assert!(size_of::<Closed>() == 24 && std::mem::offset_of!(Closed, lost) == 16);
 
+/// Opens a publisher. It sends nothing before this number of receivers has joined. Closing takes
+/// at most close_ms.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_open(
     session: Option<&Session>,
     receivers: u32,
     close_ms: i64,
-    place: Out<'_, *mut Publisher>,
+    publisher: Option<&mut MaybeUninit<*mut Publisher>>,
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(Failure::no_session)?;
-        let place = place.ok_or_else(|| Failure::null("the pointer for the publisher"))?;
+        let place = publisher.ok_or_else(|| Failure::null("the pointer for the publisher"))?;
         let builder = towline::Publisher::builder(session.builder()).expect_receivers(receivers);
         let publisher = builder.open()?;
         let close = time(close_ms).unwrap_or(CLOSE_MAX);
@@ -50,6 +58,8 @@ extern "C" fn towline_publisher_open(
     })
 }
 
+/// Takes a copy of a message, and waits for room at most timeout_ms. TOWLINE_AGAIN: the message
+/// was not taken.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_send(
     publisher: Option<&mut Publisher>,
@@ -75,6 +85,7 @@ extern "C" fn towline_publisher_send(
     })
 }
 
+/// Waits until every message has left.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_flush(publisher: Option<&mut Publisher>) -> Outcome {
     attempt(|| {
@@ -91,46 +102,51 @@ fn snapshot(publisher: Option<&Publisher>) -> Result<Snapshot, Failure> {
     Ok(snapshot)
 }
 
+/// Gives one counter, as it was at most 50 ms ago.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_counter(
     publisher: Option<&Publisher>,
     name: *const c_char,
-    value: Out<'_, u64>,
+    value: Option<&mut MaybeUninit<u64>>,
 ) -> Outcome {
     counters::one(|| snapshot(publisher), name, value)
 }
 
+/// Gives all counters, as they were at most 50 ms ago.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_counters(
     publisher: Option<&Publisher>,
-    visit: Option<Visit>,
+    visit: Visit,
     closure: *mut c_void,
 ) -> Outcome {
     counters::all(|| snapshot(publisher), visit, closure)
 }
 
+/// Ends the session when the receivers have everything, or close_ms is over, and frees the
+/// publisher. closed may be NULL.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_close(
     publisher: Option<Box<Publisher>>,
-    place: Out<'_, Closed>,
+    closed: Option<&mut MaybeUninit<Closed>>,
 ) -> Outcome {
     attempt(|| {
         let publisher = publisher.ok_or_else(Failure::no_publisher)?;
-        let closed = publisher.0.close()?;
+        let end = publisher.0.close()?;
         give(
-            place,
+            closed,
             Closed {
-                is_complete: closed.is_complete().into(),
-                confirmed: closed.confirmed,
-                missing: closed.missing,
-                unconfirmed: u32::try_from(closed.unconfirmed.len()).unwrap_or(u32::MAX),
-                lost: closed.lost,
+                is_complete: end.is_complete().into(),
+                confirmed: end.confirmed,
+                missing: end.missing,
+                unconfirmed: u32::try_from(end.unconfirmed.len()).unwrap_or(u32::MAX),
+                lost: end.lost,
             },
         );
         Ok(Outcome::Ok)
     })
 }
 
+/// Breaks the session off, tells the receivers, and frees the publisher.
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_free(publisher: Option<Box<Publisher>>) {
     guard((), || drop(publisher));

@@ -1,13 +1,13 @@
 //! A session that is to be opened: its group and its settings, by their names.
 
-use std::ffi::c_char;
+use std::{ffi::c_char, mem::MaybeUninit};
 
-use cabi::{Out, give, guard};
+use cabi::{give, guard};
 use towline::{Allowed, Group, SessionBuilder};
 
 use crate::outcome::{Failure, Outcome, attempt, text};
 
-/// `towline_session`.
+/// Where a session is, and its settings. It may be freed once everything is open.
 #[derive(Debug)]
 pub(crate) struct Session {
     builder: SessionBuilder,
@@ -44,10 +44,15 @@ impl Session {
     }
 }
 
+/// Describes a session on a group: "239.192.0.1:7500", "239.192.0.1@eth0:7500",
+/// "[ff15::1%eth0]:7500", or a host: "receiver.example:7500".
 #[unsafe(no_mangle)]
-extern "C" fn towline_session_new(group: *const c_char, place: Out<'_, *mut Session>) -> Outcome {
+extern "C" fn towline_session_new(
+    group: *const c_char,
+    session: Option<&mut MaybeUninit<*mut Session>>,
+) -> Outcome {
     attempt(|| {
-        let place = place.ok_or_else(|| Failure::null("the pointer for the session"))?;
+        let place = session.ok_or_else(|| Failure::null("the pointer for the session"))?;
         let group: Group = text(group, "the group")?.parse()?;
         let session = Session {
             builder: SessionBuilder::new(group),
@@ -58,6 +63,13 @@ extern "C" fn towline_session_new(group: *const c_char, place: Out<'_, *mut Sess
     })
 }
 
+/// Sets one thing by the name that its flag has in the command `towline`: iface (a name, address
+/// or prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, because it replaces what
+/// was set before, but not the port of the group), encapsulation (udp or raw), pgm-port, hops,
+/// dscp, loop, wait, control-port, receivers-from (hosts whose receivers a sender admits:
+/// "10.0.0.7,10.1.0.0/16", or "any"), name (of this end), key-file, faults, from (senders to take
+/// data from, in the same form), or a parameter of the protocol, such as rate ("100Mbit/s") or mtu
+/// ("9000"). One name is not a flag: reports (false: receivers do not report).
 #[unsafe(no_mangle)]
 extern "C" fn towline_session_set(
     session: Option<&mut Session>,

@@ -2,10 +2,11 @@
 
 use std::{
     ffi::{c_char, c_void},
+    mem::MaybeUninit,
     ptr::null,
 };
 
-use cabi::{Out, give};
+use cabi::give;
 use towline::{Received, SessionEvent, Snapshot, SubscriberThread};
 
 use crate::{
@@ -14,30 +15,40 @@ use crate::{
     session::Session,
 };
 
-/// `towline_subscriber`.
+/// A receiver of messages, with a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Subscriber(SubscriberThread);
 
-/// `towline_kind`.
+/// What a receiver of messages was given.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) enum Kind {
+    /// The message is in data and len.
     Message = 1,
+    /// A sender was heard for the first time.
     Found = 2,
+    /// This many packets (lost) cannot be had any more.
     Lost = 3,
+    /// The sender closed its session; all was received or told as lost.
     Ended = 4,
+    /// Nothing was heard of the sender for long.
     Expired = 5,
+    /// The sender broke its session off, or gave up on this receiver.
     BrokenOff = 6,
+    /// The sender does not count this receiver, which still receives.
     Refused = 7,
 }
 
-/// `towline_received`.
+/// A message or an event, in its place between the messages of its session.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Incoming {
     kind: Kind,
+    /// The number of the sender's session.
     session: u32,
+    /// Of a message or a loss, in the session.
     position: u64,
+    /// Stays until the next call with the same subscriber.
     data: *const c_void,
     len: usize,
     lost: u64,
@@ -92,11 +103,11 @@ impl Incoming {
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_open(
     session: Option<&Session>,
-    place: Out<'_, *mut Subscriber>,
+    subscriber: Option<&mut MaybeUninit<*mut Subscriber>>,
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(Failure::no_session)?;
-        let place = place.ok_or_else(|| Failure::null("the pointer for the subscriber"))?;
+        let place = subscriber.ok_or_else(|| Failure::null("the pointer for the subscriber"))?;
         let mut subscriber = towline::Subscriber::open(&session.builder())?;
         subscriber.take_only(session.allowed().iter().copied());
         let subscriber = Subscriber(SubscriberThread::spawn(subscriber)?);
@@ -105,15 +116,16 @@ extern "C" fn towline_subscriber_open(
     })
 }
 
+/// Waits for the next message or event at most timeout_ms. TOWLINE_AGAIN: none came.
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_recv(
     subscriber: Option<&mut Subscriber>,
     timeout_ms: i64,
-    place: Out<'_, Incoming>,
+    received: Option<&mut MaybeUninit<Incoming>>,
 ) -> Outcome {
     attempt(|| {
         let subscriber = subscriber.ok_or_else(Failure::no_subscriber)?;
-        let place = place.ok_or_else(|| Failure::null("the pointer for the message"))?;
+        let place = received.ok_or_else(|| Failure::null("the pointer for the message"))?;
         let received = subscriber.0.recv(time(timeout_ms))?;
         let Some(received) = received else {
             return Ok(Outcome::Again);
@@ -123,7 +135,7 @@ extern "C" fn towline_subscriber_recv(
     })
 }
 
-/// Writes the address of a session's sender as text.
+/// Writes the address of a session's sender as text; 46 bytes are enough.
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_sender(
     subscriber: Option<&Subscriber>,
@@ -156,24 +168,27 @@ fn snapshot(subscriber: Option<&Subscriber>) -> Result<Snapshot, Failure> {
     Ok(snapshot)
 }
 
+/// Gives one counter, as it was at most 50 ms ago.
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_counter(
     subscriber: Option<&Subscriber>,
     name: *const c_char,
-    value: Out<'_, u64>,
+    value: Option<&mut MaybeUninit<u64>>,
 ) -> Outcome {
     counters::one(|| snapshot(subscriber), name, value)
 }
 
+/// Gives all counters, as they were at most 50 ms ago.
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_counters(
     subscriber: Option<&Subscriber>,
-    visit: Option<Visit>,
+    visit: Visit,
     closure: *mut c_void,
 ) -> Outcome {
     counters::all(|| snapshot(subscriber), visit, closure)
 }
 
+/// Leaves all sessions, tells their senders, and frees the subscriber.
 #[unsafe(no_mangle)]
 extern "C" fn towline_subscriber_close(subscriber: Option<Box<Subscriber>>) -> Outcome {
     attempt(|| {

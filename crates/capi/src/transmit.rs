@@ -1,28 +1,34 @@
 //! Sends a file into a TCP connection of the caller's.
 
 use std::{
-    ffi::c_void,
+    ffi::{c_int, c_void},
     fs::File,
-    mem::ManuallyDrop,
-    os::fd::{BorrowedFd, FromRawFd as _, RawFd},
+    mem::{ManuallyDrop, MaybeUninit},
+    os::fd::{BorrowedFd, FromRawFd as _},
 };
 
-use cabi::{Out, give};
+use cabi::give;
 use towline::transmit_file;
 
 use crate::outcome::{Failure, Outcome, attempt};
 
+/// Writes head, then bytes bytes of a file from at on, then tail into a connected TCP socket, in
+/// full segments: no small one waits for an acknowledgement that the peer delays. head and tail may
+/// be NULL when their lengths are 0. It waits for room, also when the socket does not block, and
+/// leaves both descriptors and the options of the socket as they were. written, which may be NULL,
+/// gets the number of bytes that the socket has taken, also after TOWLINE_SYSTEM: the connection
+/// broke, or the file was shorter. Ignore SIGPIPE.
 #[unsafe(no_mangle)]
 extern "C" fn towline_transmit_file(
-    socket: RawFd,
+    socket: c_int,
     head: *const c_void,
     head_len: usize,
-    file: RawFd,
+    file: c_int,
     at: u64,
     bytes: u64,
     tail: *const c_void,
     tail_len: usize,
-    written: Out<'_, u64>,
+    written: Option<&mut MaybeUninit<u64>>,
 ) -> Outcome {
     attempt(|| {
         if let Some((what, fd)) = [("socket", socket), ("file", file)]
@@ -73,7 +79,6 @@ extern "C" fn towline_transmit_file(
 mod tests {
     use std::{
         io::Read as _,
-        mem::MaybeUninit,
         net::{TcpListener, TcpStream},
         os::fd::AsRawFd as _,
         ptr::null,
