@@ -5,9 +5,9 @@
 //!                      <--emptied buffers---- spare <---------------------- lent before
 //! ```
 //!
-//! The descriptor `recv` is readable while the queue or the inbox holds something. The descriptor
-//! `pending` is readable while a receive call has left something. When the queue is full, packets
-//! stay in the kernel's buffer.
+//! The descriptor `recv` is readable while the queue or the inbox holds something, and for good once
+//! no more will come. The descriptor `pending` is readable while a receive call has left something.
+//! When the queue is full, packets stay in the kernel's buffer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -223,7 +223,10 @@ impl Incoming {
             let mut queue = self.shared.queue();
             let places = SPARE_MAX.saturating_sub(queue.spare.len());
             queue.spare.extend(emptied.into_iter().take(places));
-            if inbox.items.is_empty() && queue.items.is_empty() && queue.is_raised {
+            let is_empty = inbox.items.is_empty() && queue.items.is_empty();
+            // The program learns of a failure by its next call, and a descriptor that is not
+            // readable would keep it from that call for ever.
+            if is_empty && queue.failure.is_none() && queue.is_raised {
                 queue.is_raised = false;
                 self.shared.recv.clear();
             }
@@ -479,3 +482,49 @@ const SPARE_MAX: usize = 4096;
 const COALESCE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep of a thread whose program takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::time::Timespec;
+
+    fn sink(incoming: &Incoming) -> Sink {
+        Sink {
+            shared: Arc::clone(&incoming.shared),
+            port: 7500,
+            mtu: 1500,
+            sessions: BTreeMap::new(),
+            last: None,
+            micros: 0,
+            items: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    fn is_readable(event: &Event) -> bool {
+        let mut fds = [PollFd::new(event, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+    }
+
+    #[test]
+    fn a_program_that_polls_learns_of_a_failure_behind_messages() {
+        let incoming = Incoming::new(1 << 20).unwrap();
+        let (mut sink, mut inbox) = (sink(&incoming), Inbox::default());
+        sink.message(0, 0, b"the last one");
+        incoming.shared.push(&mut sink.items, &mut sink.spare);
+        incoming.shared.fail("the network is gone".to_owned());
+        let item = incoming.next(&mut inbox);
+        assert!(matches!(item, Ok(Some(Item::Message(_)))));
+        incoming.settle(&mut inbox, Vec::new());
+        for _ in 0..2 {
+            assert!(is_readable(incoming.recv()));
+            assert_eq!(
+                incoming.next(&mut inbox).unwrap_err(),
+                "the network is gone"
+            );
+            incoming.settle(&mut inbox, Vec::new());
+        }
+        incoming.halt();
+        assert!(!is_readable(incoming.recv()));
+    }
+}
