@@ -138,20 +138,24 @@ impl Sock {
     /// closed.
     pub(crate) fn call(&self) -> Option<Call<'_>> {
         let open = self.open.get()?;
-        self.calls.fetch_add(1, Ordering::AcqRel);
+        // A call that begins writes `calls` and then reads `is_closing`; a close writes `is_closing`
+        // and then reads `calls`. At least one of them must see what the other has written, or the
+        // close frees the socket beneath the call. Only one order of all four grants that.
+        self.calls.fetch_add(1, Ordering::SeqCst);
         let call = Call { sock: self, open };
-        (!open.is_closing.load(Ordering::Acquire)).then_some(call)
+        (!open.is_closing.load(Ordering::SeqCst)).then_some(call)
     }
 
     /// Ends the calls that other threads have under way. Returns false when one does not end in
     /// time.
     fn end_calls(&self) -> bool {
         if let Some(open) = self.open.get() {
-            open.is_closing.store(true, Ordering::Release);
+            // The other side of this order is in `call`.
+            open.is_closing.store(true, Ordering::SeqCst);
             open.incoming.end_waits();
         }
         let until = Instant::now() + CALLS_END_MAX;
-        while self.calls.load(Ordering::Acquire) > 0 {
+        while self.calls.load(Ordering::SeqCst) > 0 {
             if Instant::now() > until {
                 return false;
             }
