@@ -20,6 +20,13 @@ use towline::{
 
 use crate::socket::without_signals;
 
+base::counters! {
+    /// What this library counts itself. The engine counts everything else.
+    pub(crate) struct MessageCounters: "libpgm" {
+        unfit_messages: Messages, "messages that no program is given: of no byte, or of too many";
+    }
+}
+
 /// What became of a session's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Showing {

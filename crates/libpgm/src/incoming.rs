@@ -25,7 +25,7 @@ use towline::{MessageSink, SessionEvent, Subscriber, Waker};
 
 use crate::{
     abi::{APDU_BYTES_MAX, Tsi},
-    counters::Board,
+    counters::{Board, MessageCounters},
     event::Event,
     packet::{About, Packet},
     socket::spawn,
@@ -138,6 +138,7 @@ impl Incoming {
             micros: 0,
             items: VecDeque::new(),
             spare: Vec::new(),
+            counters: MessageCounters::default(),
         };
         let thread = spawn("libpgm recv", move || serve(subscriber, sink, board))?;
         self.threads().push((waker, thread));
@@ -370,7 +371,10 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink, mut board: Board) {
         };
         let shared = Arc::clone(&sink.shared);
         shared.push(&mut sink.items, &mut sink.spare);
-        let showing = board.show(|snapshot| subscriber.snapshot(snapshot));
+        let showing = board.show(|snapshot| {
+            subscriber.snapshot(snapshot);
+            snapshot.add(&sink.counters);
+        });
         if shared.is_full() {
             // The socket stays readable here, so the thread waits for the program, not for the
             // socket.
@@ -396,6 +400,7 @@ struct Sink {
     micros: u64,
     items: VecDeque<Item>,
     spare: Vec<Packet>,
+    counters: MessageCounters,
 }
 
 impl Sink {
@@ -423,6 +428,7 @@ impl MessageSink for Sink {
         // An empty message would come as 0 bytes. To programs that means that nothing came,
         // although the descriptor was readable.
         if data.is_empty() || data.len() > APDU_BYTES_MAX {
+            self.counters.unfit_messages += 1;
             return;
         }
         if self.micros == 0 {
@@ -498,12 +504,23 @@ mod tests {
             micros: 0,
             items: VecDeque::new(),
             spare: Vec::new(),
+            counters: MessageCounters::default(),
         }
     }
 
     fn is_readable(event: &Event) -> bool {
         let mut fds = [PollFd::new(event, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+    }
+
+    #[test]
+    fn messages_that_no_program_is_given_are_counted() {
+        let incoming = Incoming::new(1 << 20).unwrap();
+        let mut sink = sink(&incoming);
+        for len in [0, 1, APDU_BYTES_MAX, APDU_BYTES_MAX + 1] {
+            sink.message(0, 0, &vec![0; len]);
+        }
+        assert_eq!((sink.items.len(), sink.counters.unfit_messages), (2, 2));
     }
 
     #[test]

@@ -103,7 +103,8 @@ fn counters() -> String {
         "# Counters\n\n\
          Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\
          `towline top` and `towline stat PID` show them by these names (`source.rdata_packets`),\n\
-         and so does `--json`. All of them only grow while a session lives.\n",
+         and so does `--json`. All of them only grow while a session lives. Programs on the\n\
+         [stand-in for libpgm](../jobs/c.md) have one more, `libpgm.unfit_messages`.\n",
     );
     for (set, declared) in counters::declared() {
         let head = format!("\n## {set}\n\n| counter | unit | meaning |\n|---|---|---|\n");
