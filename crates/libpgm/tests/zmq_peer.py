@@ -3,7 +3,9 @@
 zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
 
 In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP; tcp has no PGM, and its ZMQ_GROUP is
-the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other).
+the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other), ZMQ_HOLD (the last
+message waits for a line on standard input), ZMQ_PATIENCE (seconds of silence that end a subscriber,
+15).
 """
 import ipaddress
 import os
@@ -16,6 +18,8 @@ END = b"end"
 GROUP = os.environ.get("ZMQ_GROUP", "239.192.7.1")
 TRANSPORT = os.environ.get("ZMQ_TRANSPORT", "epgm")
 SESSIONS = int(os.environ.get("ZMQ_SESSIONS", "1"))
+HOLDS = "ZMQ_HOLD" in os.environ
+PATIENCE = int(os.environ.get("ZMQ_PATIENCE", "15"))
 
 
 def has_joined():
@@ -34,6 +38,8 @@ def publish(socket, count, size):
     print("sending", flush=True)
     start = time.monotonic()
     for number in range(count):
+        if HOLDS and number == count - 1:
+            sys.stdin.readline()
         socket.send(number.to_bytes(8, "little") + filling)
     for _ in range(20):
         socket.send(END)
@@ -43,7 +49,7 @@ def publish(socket, count, size):
 
 
 def subscribe(socket, count):
-    """Receives until the end, or 15 s of silence."""
+    """Receives until the end, or until its patience ends."""
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     # ZeroMQ connects on a thread of its own.
     for _ in range(1000):
@@ -51,7 +57,7 @@ def subscribe(socket, count):
             break
         time.sleep(0.01)
     print("ready", flush=True)
-    socket.setsockopt(zmq.RCVTIMEO, 15_000)
+    socket.setsockopt(zmq.RCVTIMEO, 1000 * PATIENCE)
     received, gaps, following, size, first, sessions = 0, 0, 0, 0, 0, SESSIONS
     start = last = time.monotonic()
     while sessions:

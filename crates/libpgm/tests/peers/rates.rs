@@ -14,7 +14,6 @@
 
 use std::{
     env, fs,
-    path::Path,
     process::Child,
     thread,
     time::{Duration, Instant},
@@ -24,7 +23,7 @@ use lab::{Lab, PYTHON};
 
 use super::{
     Library, OpenPgm, Ours, alone, lab, next_line, on, said,
-    zmq::{figure, has_zmq},
+    zmq::{figure, has_zmq, script},
 };
 
 /// Messages are of this many bytes: six packets.
@@ -82,8 +81,7 @@ impl Cell {
     fn run_in(self, lab: &Lab) -> Run {
         let rate = self.rate_mbit * 1_000;
         let count = rate / 8 * 1_000 * self.seconds / MESSAGE_BYTES;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
-        let script = script.display();
+        let script = script().display();
         let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
         let idle = Busy::look();
         thread::sleep(IDLE_TIME);

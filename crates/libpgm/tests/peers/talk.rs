@@ -175,19 +175,22 @@ impl Parity {
     }
 }
 
-/// Runs `body`, and counts the parity packets that come to `host` meanwhile.
-fn watched<T>(host: &Host, body: impl FnOnce() -> T) -> (T, Parity) {
+/// Opens a socket that receives what is sent to the group and `port`; a read waits `time` at most.
+pub(super) fn joined(host: &Host, port: u16, time: Duration) -> UdpSocket {
     let joined = host.enter(|| {
-        let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+        let socket = UdpSocket::bind(("0.0.0.0", port)).unwrap();
         socket
             .join_multicast_v4(&GROUP.parse().unwrap(), &host.ipv4())
             .unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_millis(20)))
-            .unwrap();
+        socket.set_read_timeout(Some(time)).unwrap();
         socket
     });
-    let socket = joined.unwrap();
+    joined.unwrap()
+}
+
+/// Runs `body`, and counts the parity packets that come to `host` meanwhile.
+fn watched<T>(host: &Host, body: impl FnOnce() -> T) -> (T, Parity) {
+    let socket = joined(host, PORT, Duration::from_millis(20));
     let (going, over) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let watcher = scope.spawn(move || {

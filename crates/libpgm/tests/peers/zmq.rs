@@ -1,14 +1,29 @@
 //! Debian's ZeroMQ, unchanged, on either library.
 
-use std::path::Path;
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use ::lab::{PYTHON, zmq_is_missing};
 
-use super::{ENV, MESSAGES, OpenPgm, PAIRS, alone, lab, session, there};
+use super::{ENV, MESSAGES, OpenPgm, PAIRS, alone, directory, lab, session, there};
 
 /// Returns true where python3-zmq and libzmq have PGM; otherwise prints the reason.
 pub(super) fn has_zmq() -> bool {
     there(zmq_is_missing().map_or(Ok(()), Err)).is_some()
+}
+
+/// The ZeroMQ program, under a name that only processes of this run have on their command lines.
+pub(super) fn script() -> &'static Path {
+    static SCRIPT: OnceLock<PathBuf> = OnceLock::new();
+    SCRIPT.get_or_init(|| {
+        let script = directory().join("zmq_peer.py");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zmq_peer.py");
+        symlink(source, &script).unwrap();
+        script
+    })
 }
 
 /// What a sentence of the ZeroMQ program says behind `word`.
@@ -25,8 +40,7 @@ fn zmq(transport: &str, loss_percent: u32, rate_kbit: u32) {
     }
     let lab = lab(loss_percent);
     let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
-    let script = format!("ZMQ_TRANSPORT={transport} {PYTHON} {}", script.display());
+    let script = format!("ZMQ_TRANSPORT={transport} {PYTHON} {}", script().display());
     for pair in PAIRS {
         let send = format!("{script} pub {from} {MESSAGES} 1000 {rate_kbit}");
         let recv = format!("{script} sub {to} {MESSAGES} {rate_kbit}");
