@@ -14,16 +14,28 @@ use std::{
 };
 
 use towline::{
-    Snapshot,
+    CounterInfo, CounterSet, Snapshot, Unit,
     counters::{CounterServer, CounterSlot},
 };
 
 use crate::socket::without_signals;
 
-base::counters! {
-    /// What this library counts itself. The engine counts everything else.
-    pub(crate) struct MessageCounters: "libpgm" {
-        unfit_messages: Messages, "messages that no program is given: of no byte, or of too many";
+/// What this library counts itself. The engine counts everything else.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MessageCounters {
+    pub(crate) unfit_messages: u64,
+}
+
+impl CounterSet for MessageCounters {
+    const NAME: &'static str = "libpgm";
+    const DECLARED: &'static [CounterInfo] = &[CounterInfo {
+        name: "unfit_messages",
+        unit: Unit::Messages,
+        help: "messages that no program is given: of no byte, or of too many",
+    }];
+
+    fn value(&self, index: usize) -> Option<u64> {
+        (index == 0).then_some(self.unfit_messages)
     }
 }
 

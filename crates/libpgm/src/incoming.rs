@@ -5,9 +5,9 @@
 //!                      <--emptied buffers---- spare <---------------------- lent before
 //! ```
 //!
-//! The descriptor `recv` is readable while the queue or the inbox holds something, and for good once
-//! no more will come. The descriptor `pending` is readable while a receive call has left something.
-//! When the queue is full, packets stay in the kernel's buffer.
+//! The descriptor `recv` is readable while the queue or the inbox holds something, and for good
+//! once no more will come. The descriptor `pending` is readable while a receive call has left
+//! something. When the queue is full, packets stay in the kernel's buffer.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -138,9 +138,10 @@ impl Sock {
     /// closed.
     pub(crate) fn call(&self) -> Option<Call<'_>> {
         let open = self.open.get()?;
-        // A call that begins writes `calls` and then reads `is_closing`; a close writes `is_closing`
-        // and then reads `calls`. At least one of them must see what the other has written, or the
-        // close frees the socket beneath the call. Only one order of all four grants that.
+        // A call that begins writes `calls` and then reads `is_closing`. A close writes
+        // `is_closing` and then reads `calls`. At least one of them must see what the other has
+        // written, or the close frees the socket beneath the call. Only one order of all four
+        // grants that.
         self.calls.fetch_add(1, Ordering::SeqCst);
         let call = Call { sock: self, open };
         (!open.is_closing.load(Ordering::SeqCst)).then_some(call)
