@@ -3,9 +3,9 @@
 zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
 
 In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP; tcp has no PGM, and its ZMQ_GROUP is
-the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other), ZMQ_HOLD (the last
-message waits for a line on standard input), ZMQ_PATIENCE (seconds of silence that end a subscriber,
-15).
+the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other), ZMQ_HOLD (the
+last message waits for a line on standard input), ZMQ_PATIENCE (seconds of silence that end a
+subscriber, 15).
 """
 import ipaddress
 import os

@@ -87,8 +87,8 @@ struct Ends {
 
 impl Ends {
     /// Starts both ends, and waits until data is sent to `port`. `words` gives the command line of
-    /// the sender or receiver with an address; the sender's last message must wait for a line on its
-    /// standard input.
+    /// the sender or receiver with an address. The sender's last message must wait for a line on
+    /// its standard input.
     fn start(
         lab: &Lab,
         library: Library,

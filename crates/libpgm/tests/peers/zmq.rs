@@ -20,7 +20,7 @@ pub(super) fn script() -> &'static Path {
     static SCRIPT: OnceLock<PathBuf> = OnceLock::new();
     SCRIPT.get_or_init(|| {
         let script = directory().join("zmq_peer.py");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zmq_peer.py");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
         symlink(source, &script).unwrap();
         script
     })
