@@ -68,17 +68,19 @@ fn whole(from: Peer, to: Peer, times: u32) {
     });
 }
 
-/// Where the other peer is not complete with itself in the same cell: halves the rate until it is,
-/// and returns true when the cell holds at that rate.
+/// Runs a cell that was not complete once more, beside the other peer with itself in the same cell:
+/// at its rate, or at half of it and so on, until that control is complete. Returns true when the
+/// cell is complete then.
 fn holds_with_control(cell: Cell, rate: u32) -> bool {
     let Some(control) = cell.control() else {
         return false;
     };
     let halves = (0..HALVES_MAX).map(|times| scale(rate >> times));
     let is_complete = |cell, scale| cell::failures(&[cell], scale, 1).is_empty();
-    let mut lower = halves.enumerate();
-    let found = lower.find(|(_, scale)| is_complete(control, *scale));
-    found.is_some_and(|(times, scale)| times > 0 && is_complete(cell, scale))
+    let mut complete = halves.filter(|scale| is_complete(control, *scale));
+    complete
+        .next()
+        .is_some_and(|scale| is_complete(cell, scale))
 }
 
 const fn scale(bytes_per_s: u32) -> Scale {

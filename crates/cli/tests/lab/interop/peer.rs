@@ -43,7 +43,8 @@ impl Peer {
     }
 
     /// The kinds of parity that can be offered between two peers. libpgm 5.3 crashes when it sends
-    /// parity that nobody asked for, and gives nothing out when that is offered; ZeroMQ has none.
+    /// parity that nobody asked for, and gives nothing out or aborts when it receives such; ZeroMQ
+    /// has none.
     pub(super) const fn parity_to(self, to: Self) -> &'static [Parity] {
         match (self, to) {
             (Self::ZeroMq, _) | (_, Self::ZeroMq) => &[],
