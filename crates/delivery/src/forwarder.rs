@@ -121,6 +121,7 @@ impl Forwarder {
                 }) = self.ends.get_mut(&link)
                 {
                     *is_reached = true;
+                    self.counters.joined += 1;
                 }
             }
         }
@@ -173,7 +174,6 @@ impl Forwarder {
             self.links.abort(link);
             return;
         };
-        self.counters.joined += 1;
         self.links.queue_bytes(link, &said);
         let joined = |other, party| End::Joined { other, party };
         self.ends

@@ -133,6 +133,8 @@ fn a_greeting_in_pieces_is_passed_on_whole_to_the_sender_that_was_heard() {
         [Told::Send(1, b"welcome".to_vec())]
     );
     assert_eq!(bench.data(1, b"have"), [Told::Send(100, b"have".to_vec())]);
+    assert_eq!(bench.forwarder.counters().joined, 0, "it is being dialled");
+    bench.event(100, LinkEvent::Opened, &[]);
     let counters = bench.forwarder.counters();
     assert_eq!((counters.joined, counters.bytes_down), (1, 7));
     assert_eq!(bench.forwarder.joined_count(), 1);
@@ -210,7 +212,9 @@ fn a_sender_that_cannot_be_reached_and_a_receiver_that_leaves_end_both_ends() {
             assert!(bench.event(100, LinkEvent::Opened, &[]).is_empty());
         }
         assert_eq!(bench.event(100, LinkEvent::Closed, &[]), [Told::Close(1)]);
-        assert_eq!(bench.forwarder.counters().unreached, unreached);
+        let counters = bench.forwarder.counters();
+        let joined = u64::from(is_reached);
+        assert_eq!((counters.joined, counters.unreached), (joined, unreached));
     }
     // The receiver leaves before the dial was even carried out.
     let mut bench = Bench::new();
