@@ -116,6 +116,8 @@ pub use receiver::{
 mod source;
 pub use source::{Burst, Census, Full, Slot, Source, SourceCounters, SourceSetup};
 
+mod spm_sequence;
+
 /// Returns the length in bytes of the IP and UDP headers of a packet, for the address family of
 /// `ip`.
 pub const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {

@@ -17,6 +17,7 @@ use crate::{
         outbox::{Upstream, is_fit_for_naks},
         spmr::SpmRequest,
     },
+    spm_sequence::SpmSequence,
 };
 
 /// The contents of an SPM's options.
@@ -81,8 +82,12 @@ impl Peer {
         if (has_window && span.is_err()) || !is_fit_for_naks(spm.path_nla, group, self.source) {
             return Err(DropReason::Malformed);
         }
-        if !self.is_spm_in_sequence(spm.sqn) {
-            return Err(DropReason::Stale);
+        let is_first = self.spms.sequence.is_none();
+        let sequence = &mut self.spms.sequence;
+        if let Some(known) = sequence {
+            known.take(spm.sqn)?;
+        } else {
+            *sequence = Some(SpmSequence::new(spm.sqn));
         }
         self.heard = now;
         self.asking.credit.heard();
@@ -91,7 +96,7 @@ impl Peer {
         self.spms.path_nla = Some(spm.path_nla);
         self.spms.spmr = SpmRequest::QUIET;
         self.follow_parent(notes.loads, &notes.back_off);
-        if self.spms.last_spm.replace(spm.sqn).is_none() {
+        if is_first {
             let due = self
                 .window
                 .gaps
@@ -271,26 +276,6 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// Returns true when the SPM is newer than the last SPM that counted, or when [`STALE_MAX`]
-    /// SPMs show that the SPM that counted was wrong.
-    ///
-    /// Deviation: if only newer SPMs counted, one forged SPM with a far higher number would make
-    /// the receiver drop all later SPMs of the sender. So when [`STALE_MAX`] older SPMs in a row
-    /// are in sequence with each other, the last of these counts, too.
-    fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
-        let newer = self.spms.last_spm.is_none_or(|last| sqn.is_after(last));
-        if !newer {
-            let (last, count) = self.spms.stale;
-            let count = if sqn.is_after(last) { count + 1 } else { 1 };
-            self.spms.stale = (sqn, count);
-            if count < STALE_MAX {
-                return false;
-            }
-        }
-        self.spms.stale = (sqn, 0);
-        true
-    }
-
     /// Learns the sender's window: `span` packets up to the sender's lead.
     fn see_window(
         &mut self,
@@ -364,6 +349,3 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// How many SPMs in a row it takes to show that an earlier SPM was wrong. They must be in sequence
-/// with each other, but not with the earlier SPM.
-const STALE_MAX: u8 = 8;

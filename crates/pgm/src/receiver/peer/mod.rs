@@ -41,7 +41,7 @@ use super::{
     timing::Timing,
     window::Window,
 };
-use crate::fec::Combine;
+use crate::{fec::Combine, spm_sequence::SpmSequence};
 
 mod claims;
 use claims::Claims;
@@ -140,10 +140,8 @@ struct Due {
 /// The contents of the sender's SPMs, above all the path back to the sender.
 #[derive(Debug)]
 struct FromSpms {
-    last_spm: Option<Sqn>,
-    /// SPMs may be out of sequence with `last_spm` but in sequence among themselves. This is the
-    /// sequence number of the last such SPM, and how many of them came in a row.
-    stale: (Sqn, u8),
+    /// The numbers of the SPMs; `None` before the first SPM.
+    sequence: Option<SpmSequence>,
     path_nla: Option<IpAddr>,
     scope_id: u32,
     path: PathId,
@@ -235,8 +233,7 @@ impl Peer {
             },
             phase: Phase::Open,
             spms: FromSpms {
-                last_spm: None,
-                stale: (Sqn(0), 0),
+                sequence: None,
                 path_nla: None,
                 scope_id: 0,
                 path: shared.setup.path,
@@ -356,7 +353,7 @@ impl Peer {
     /// Returns true when the sender has proved to be real: its session then stays when others need
     /// room.
     pub(super) fn is_proven(&self) -> bool {
-        let enough = if self.spms.last_spm.is_some() {
+        let enough = if self.spms.sequence.is_some() {
             PROVEN_DATA_PACKETS
         } else {
             PROVEN_DATA_PACKETS_WITHOUT_SPM
