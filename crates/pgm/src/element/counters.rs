@@ -25,6 +25,7 @@ base::counters! {
         poll_replies: Packets, "replies to polls sent upstream";
         overflowed: Packets, "packets not sent, as too much waited for their way";
         sessions_found: Events, "sources heard for the first time";
+        sessions_restarted: Events, "sources that began anew with the TSI that they had before";
         sessions_expired: Events, "sources forgotten, as nothing was heard from them for too long";
     }
 }

@@ -17,7 +17,11 @@ use wire::{
 };
 
 use super::{Element, Session, WaySet, parity::offer_of, repairs::key};
-use crate::{poll::Polls, queue::Destination};
+use crate::{
+    poll::Polls,
+    queue::Destination,
+    spm_sequence::{SpmOrder, SpmSequence},
+};
 
 impl Element {
     pub(super) fn take_spm(
@@ -53,7 +57,22 @@ impl Element {
             address.set_port(mark.control_port);
             (mark.session_id, address)
         });
-        self.check_session(now, way, source.ip(), tsi, spm.sqn, control)?;
+        self.check_session(now, way, source.ip(), tsi, control)?;
+        let spms = match self.sessions.get_mut(&tsi) {
+            None => {
+                self.make_room()?;
+                SpmSequence::new(spm.sqn)
+            }
+            Some(known) => {
+                let is_anew = known.spms.take(spm.sqn)? == SpmOrder::Anew;
+                let spms = known.spms;
+                // The window of a session never goes back.
+                if is_anew || known.trail.is_after(spm.trail) {
+                    self.begin_anew(tsi);
+                }
+                spms
+            }
+        };
         let known = self.sessions.get(&tsi);
         // Polls and the time of repairs are the neighbour's.
         let same = known.filter(|known| known.upstream.ip() == source.ip());
@@ -61,13 +80,15 @@ impl Element {
         let session = Session {
             way,
             upstream,
-            last_spm: spm.sqn,
+            spms,
             trail: spm.trail,
             lead: spm.lead,
             numbering,
             answers_parity,
             control,
             heard: now,
+            data: known.and_then(|known| known.data),
+            kept_since: known.map_or(self.kept.position(), |known| known.kept_since),
             is_cut_off: false,
             requested: known.and_then(|known| known.requested),
             polls: same.map_or_else(Polls::default, |same| same.polls),
@@ -76,40 +97,6 @@ impl Element {
         self.counters.sessions_found += u64::from(known.is_none());
         self.sessions.insert(tsi, session);
         self.forward_spm(way, packet, spm);
-        Ok(())
-    }
-
-    /// Checks that an SPM may begin a session or continue one. A known session continues only by
-    /// the way of its first SPM. It continues only from the same neighbour, unless that neighbour
-    /// has been silent for `neighbour_expiry`. No other session may have the same session number
-    /// (the number in the mark).
-    fn check_session(
-        &self,
-        now: Instant,
-        way: usize,
-        source: IpAddr,
-        tsi: Tsi,
-        sqn: Sqn,
-        control: Option<(u64, SocketAddr)>,
-    ) -> Result<(), DropReason> {
-        let known = self.sessions.get(&tsi);
-        let patience = self.setup.timers.neighbour_expiry;
-        let is_anothers = |it: &Session| it.upstream.ip() != source && now < it.heard + patience;
-        if known.is_some_and(|it| it.way != way || is_anothers(it)) {
-            return Err(DropReason::WrongSource);
-        }
-        if known.is_some_and(|it| !sqn.is_after(it.last_spm)) {
-            return Err(DropReason::Stale);
-        }
-        let number = control.map(|(number, _)| number);
-        let holds = |it: &Session| it.control.map(|(number, _)| number) == number;
-        let mut others = self.sessions.iter().filter(|(other, _)| **other != tsi);
-        if number.is_some() && others.any(|(_, other)| holds(other)) {
-            return Err(DropReason::WrongSource);
-        }
-        if known.is_none() && self.sessions.len() >= self.setup.sessions_max {
-            return Err(DropReason::PeerLimit);
-        }
         Ok(())
     }
 
@@ -138,7 +125,7 @@ impl Element {
             PgmOption::PathNla(path) => Some(path.nla),
             _ => None,
         });
-        let sqn = self.cut_off(way, tsi, path_nla)?.last_spm;
+        let sqn = self.cut_off(way, tsi, path_nla)?.spms.last();
         let addressing = Addressing::downstream(tsi, self.setup.destination_port);
         for other in (0..self.setup.ways.len()).filter(|&other| other != way) {
             let special = Body::Spm(Spm {
@@ -207,7 +194,7 @@ impl Element {
     ) -> Result<(), DropReason> {
         let header = packet.header();
         let tsi = header.tsi();
-        self.hear(now, way, source, tsi)?.see_data(data.sqn);
+        self.hear(now, way, source, tsi)?.see_data(now, data.sqn);
         let mut is_sent_to_all = true;
         for other in (0..self.setup.ways.len()).filter(|&other| other != way) {
             if self.send_down(other, tpdu.len(), |out| out.extend_from_slice(tpdu)) {
@@ -218,10 +205,9 @@ impl Element {
             }
         }
         if !header.flags.contains(Flags::PARITY) {
-            let key = key(tsi, data.sqn);
-            self.kept.keep(key, tpdu);
+            self.keep(tsi, data, tpdu);
             if is_sent_to_all {
-                self.repairs.odata(key);
+                self.repairs.odata(key(tsi, data.sqn));
             }
         }
         Ok(())
@@ -236,20 +222,37 @@ impl Element {
         data: Data,
     ) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
-        self.hear(now, way, source, tsi)?.see_data(data.sqn);
+        self.hear(now, way, source, tsi)?.see_data(now, data.sqn);
         if packet.header().flags.contains(Flags::PARITY) {
             let (ways, time) = self.ways_of_parity(now, tsi, packet, data)?;
             self.send_repair(tsi, ways, time, tpdu);
             return Ok(());
         }
+        let (ways, time) = self.repairs.rdata(now, key(tsi, data.sqn));
         // When this element missed the packet itself, it keeps the repair instead.
-        let key = key(tsi, data.sqn);
-        if self.kept.find(key).is_none() {
-            self.kept.keep(key, tpdu);
-        }
-        let (ways, time) = self.repairs.rdata(now, key);
+        self.keep(tsi, data, tpdu);
         self.send_repair(tsi, ways, time, tpdu);
         Ok(())
+    }
+
+    /// Keeps a packet, unless it is kept already. A kept packet with the same number and another
+    /// content is of an earlier session: the source has begun anew, even if no SPM shows it yet.
+    fn keep(&mut self, tsi: Tsi, data: Data, tpdu: &[u8]) {
+        let Some(session) = self.sessions.get(&tsi) else {
+            return;
+        };
+        let key = key(tsi, data.sqn);
+        if let Some(kept) = self.kept.find(key, session.kept_since) {
+            // Data and their repair differ in the head alone.
+            if kept[Data::HEAD_LEN..] == tpdu[Data::HEAD_LEN..] {
+                return;
+            }
+            self.begin_anew(tsi);
+            if let Some(session) = self.sessions.get_mut(&tsi) {
+                (session.trail, session.lead) = (data.trail, data.sqn);
+            }
+        }
+        self.kept.keep(key, tpdu);
     }
 
     /// Sends a repair by each of `ways`, the ways whose receivers need it. The repair has come from

@@ -1,7 +1,8 @@
 //! The ring of packets that a network element has sent on and keeps to repair from.
 //!
 //! The ring does not know who asks. In: packets, each with its session and number. Out: a packet,
-//! as it was kept, while the ring still holds it.
+//! as it was kept, while the ring still holds it. A session that begins anew may use its numbers
+//! again: only packets kept since it began count.
 //!
 //! ```text
 //!   index   one place or more for each 256 bytes of the ring: session, number, length, position
@@ -84,11 +85,17 @@ impl Kept {
         self.written += u64::from(len);
     }
 
-    /// Returns the packet that `key` names, while the ring still holds it.
-    pub(super) fn find(&self, key: Key) -> Option<&[u8]> {
+    /// Returns the position at which the next packet is written; positions only grow.
+    pub(super) const fn position(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns the packet that `key` names, while the ring still holds it, if it was kept at the
+    /// position `since` or later.
+    pub(super) fn find(&self, key: Key, since: u64) -> Option<&[u8]> {
         let place = self.index.get(self.place_of(key))?;
         let is_whole = self.written - place.at <= self.ring.len() as u64;
-        if place.len == 0 || place.key != key || !is_whole {
+        if place.len == 0 || place.key != key || place.at < since || !is_whole {
             return None;
         }
         let start = (place.at % self.ring.len() as u64) as usize;
@@ -144,7 +151,7 @@ mod tests {
     #[test]
     fn the_newest_packets_are_kept_whole_and_older_ones_are_gone() {
         let mut kept = Kept::new(64 << 10, 1);
-        assert_eq!(kept.find(key(1, 0)), None);
+        assert_eq!(kept.find(key(1, 0), 0), None);
         // The writes cross the end of the ring several times. The packets' lengths do not divide
         // the ring's length, and the sequence numbers wrap.
         let first = u32::MAX - 100;
@@ -152,22 +159,24 @@ mod tests {
             let sqn = first.wrapping_add(step);
             let packet = vec![step as u8; 700 + step as usize % 13];
             kept.keep(key(1, sqn), &packet);
-            assert_eq!(kept.find(key(1, sqn)), Some(&packet[..]));
-            assert_eq!(kept.find(key(2, sqn)), None, "another session's");
+            assert_eq!(kept.find(key(1, sqn), 0), Some(&packet[..]));
+            assert_eq!(kept.find(key(2, sqn), 0), None, "another session's");
             let older = first.wrapping_add(step.saturating_sub(80));
             let expected = vec![step.saturating_sub(80) as u8; 700];
             assert_eq!(
-                kept.find(key(1, older)).map(|it| &it[..700]),
+                kept.find(key(1, older), 0).map(|it| &it[..700]),
                 Some(&expected[..])
             );
             let gone = first.wrapping_add(step.saturating_sub(100));
-            assert_eq!(kept.find(key(1, gone)).is_some(), step < 92, "{step}");
+            assert_eq!(kept.find(key(1, gone), 0).is_some(), step < 92, "{step}");
         }
+        let since = kept.position();
+        assert_eq!(kept.find(key(1, first.wrapping_add(399)), since), None);
         kept.keep(key(1, 7), &[1; 20_000]);
-        assert_eq!(kept.find(key(1, 7)), None, "too long");
+        assert_eq!(kept.find(key(1, 7), 0), None, "too long");
         let mut none = Kept::new(0, 1);
         none.keep(key(1, 1), &[1; 10]);
-        assert_eq!(none.find(key(1, 1)), None);
+        assert_eq!(none.find(key(1, 1), 0), None);
     }
 
     #[test]

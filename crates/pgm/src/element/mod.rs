@@ -25,6 +25,9 @@
 //! needs no redirection. On each way, the bytes of these repairs are at most the bytes of data that
 //! the element sent there, plus 4 MiB; beyond that, NAKs go upstream.
 //!
+//! A source that restarts may keep its TSI and count from 0 again. Its SPMs or its data show this,
+//! and the element then forgets the packets and the repair state of the earlier session.
+//!
 //! Bounds, all from [`ElementSetup`]: sessions, repair state, bytes that wait for each way, and
 //! kept bytes. New packets replace the oldest kept ones. A packet that would exceed another bound
 //! is dropped and counted.
@@ -57,7 +60,7 @@ use wire::{
     pgm::{Body, ChecksumState, Packet, Tsi, verify_checksum},
 };
 
-use crate::{fec::Numbering, poll::Polls, queue::PacketQueue};
+use crate::{fec::Numbering, poll::Polls, queue::PacketQueue, spm_sequence::SpmSequence};
 
 mod counters;
 pub use counters::ElementCounters;
@@ -77,6 +80,8 @@ use repair_time::RepairTime;
 
 mod repairs;
 use repairs::Repairs;
+
+mod sessions;
 
 mod timed;
 
@@ -199,7 +204,7 @@ struct Session {
     way: usize,
     /// The neighbour upstream, who takes NAKs.
     upstream: SocketAddr,
-    last_spm: Sqn,
+    spms: SpmSequence,
     /// The trail in the last SPM.
     trail: Sqn,
     /// The newest packet that the element knows of: the lead in the last SPM, or a later packet.
@@ -212,6 +217,10 @@ struct Session {
     /// takes no reports.
     control: Option<(u64, SocketAddr)>,
     heard: Instant,
+    /// The time when data last came; `None` when only SPMs came.
+    data: Option<Instant>,
+    /// What was kept before this position in [`Kept`] is of an earlier session with the same TSI.
+    kept_since: u64,
     /// True when the neighbour upstream cannot reach this element by multicast: until a regular SPM
     /// comes, no NAK goes upstream.
     is_cut_off: bool,
@@ -223,7 +232,8 @@ struct Session {
 
 impl Session {
     /// Notes that a data packet has come.
-    fn see_data(&mut self, sqn: Sqn) {
+    fn see_data(&mut self, now: Instant, sqn: Sqn) {
+        self.data = Some(now);
         if sqn.is_after(self.lead) {
             self.lead = sqn;
         }
@@ -309,9 +319,9 @@ impl Element {
         let expiry = self.setup.timers.session_expiry;
         let is_over = |session: &Session| now >= session.heard + expiry;
         let over = self.sessions.extract_if(.., |_, session| is_over(session));
-        for (tsi, _) in over {
-            self.repairs.forget(tsi);
-            self.parity.forget(tsi);
+        let over: Vec<_> = over.map(|(tsi, _)| tsi).collect();
+        for tsi in over {
+            self.forget_repairs(tsi);
             self.counters.sessions_expired += 1;
         }
         self.reply_to_polls(now);

@@ -52,7 +52,7 @@ impl Bench {
         Self::keeping(0)
     }
 
-    fn keeping(kept_bytes_max: usize) -> Self {
+    pub(super) fn keeping(kept_bytes_max: usize) -> Self {
         let ways = (0..3).map(|way| Way {
             path: PathId(way as u8),
             nla: own(way),

@@ -47,13 +47,13 @@ impl Element {
             return Err(DropReason::BeyondWindow);
         };
         self.counters.naks += 1;
-        let sorted = self.sort_nak(now, way, tsi, &sqns);
+        let sorted = self.sort_nak(now, way, tsi, &session, &sqns);
         if sorted.has_room {
             let nak = Nak { sqn, ..nak };
             self.confirm(way, tsi, Flags::NONE, nak, sqns.as_slice());
         }
         for &sqn in sorted.kept.as_slice() {
-            self.repair(way, key(tsi, sqn), session.trail);
+            self.repair(way, key(tsi, sqn), &session);
         }
         if sorted.is_news {
             // If one of the lacking numbers must go upstream, all of them do (section 9.3.3).
@@ -72,14 +72,24 @@ impl Element {
     /// Splits the sequence numbers of a NAK into those that this element repairs now and those that
     /// the neighbour upstream must repair. Leaves out the numbers that this element has just
     /// repaired on `way`, by which the NAK came.
-    fn sort_nak(&mut self, now: Instant, way: usize, tsi: Tsi, sqns: &SqnList) -> SortedNak {
+    fn sort_nak(
+        &mut self,
+        now: Instant,
+        way: usize,
+        tsi: Tsi,
+        session: &Session,
+        sqns: &SqnList,
+    ) -> SortedNak {
         let mut sorted = SortedNak {
             has_room: true,
             ..SortedNak::default()
         };
         for &sqn in sqns.as_slice() {
             let key = key(tsi, sqn);
-            let kept = self.kept.find(key).map(<[u8]>::len);
+            // A repair before the trail would tell receivers that it is too late for its packet.
+            // The trail may also be an earlier session's: whether it is, the source knows.
+            let kept = self.kept.find(key, session.kept_since).map(<[u8]>::len);
+            let kept = kept.filter(|_| !session.trail.is_after(sqn));
             let len = kept.filter(|&len| self.kept.has_share(way, len));
             let Some(len) = len else {
                 let reply = self.repairs.nak(now, key, way);
@@ -106,14 +116,14 @@ impl Element {
     }
 
     /// Sends a repair of a packet that the element keeps.
-    fn repair(&mut self, way: usize, key: Key, trail: Sqn) {
+    fn repair(&mut self, way: usize, key: Key, session: &Session) {
         let here = self.setup.ways[way];
         let destination = Destination {
             to: here.group,
             path: here.path,
             hops: None,
         };
-        let Some(tpdu) = self.kept.find(key) else {
+        let Some(tpdu) = self.kept.find(key, session.kept_since) else {
             return;
         };
         let queue = &mut self.queues[way];
@@ -125,7 +135,7 @@ impl Element {
             let start = out.len();
             out.extend_from_slice(tpdu);
             if let Some(head) = out[start..].first_chunk_mut() {
-                turn_into_rdata(head, trail);
+                turn_into_rdata(head, session.trail);
             }
         });
         self.counters.rdata_kept += 1;
