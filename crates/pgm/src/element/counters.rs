@@ -26,6 +26,8 @@ base::counters! {
         overflowed: Packets, "packets not sent, as too much waited for their way";
         sessions_found: Events, "sources heard for the first time";
         sessions_restarted: Events, "sources that began anew with the TSI that they had before";
+        sessions_evicted: Events, "sources forgotten to make room for others: no data came from \
+            them, or their host has more than its share";
         sessions_expired: Events, "sources forgotten, as nothing was heard from them for too long";
     }
 }

@@ -60,7 +60,7 @@ impl Element {
         self.check_session(now, way, source.ip(), tsi, control)?;
         let spms = match self.sessions.get_mut(&tsi) {
             None => {
-                self.make_room()?;
+                self.make_room(source.ip())?;
                 SpmSequence::new(spm.sqn)
             }
             Some(known) => {

@@ -29,8 +29,8 @@
 //! and the element then forgets the packets and the repair state of the earlier session.
 //!
 //! Bounds, all from [`ElementSetup`]: sessions, repair state, bytes that wait for each way, and
-//! kept bytes. New packets replace the oldest kept ones. A packet that would exceed another bound
-//! is dropped and counted.
+//! kept bytes. New packets replace the oldest kept ones, and a new session may replace one of which
+//! no data came. A packet that would exceed another bound is dropped and counted.
 //!
 //! Deviation: in RFC 3208 section 7.2, an element sends NCFs with the source's own address. In
 //! section 7.1, it sends NAKs to the address that SPMs name. The networks of this element may have
@@ -116,7 +116,9 @@ pub struct ElementSetup {
     pub ways: Vec<Way>,
     /// The waits for repairs, and the times after which the element forgets sessions.
     pub timers: ElementTimers,
-    /// The most sessions; the element drops packets of further sessions.
+    /// The most sessions. When there are as many, a further one takes the place of a session of
+    /// which no data came, or of a host with more than its share; else the element drops its
+    /// packets.
     pub sessions_max: usize,
     /// The most packets with repair state, and also the most groups of parity; the element drops a
     /// NAK for a further packet or group.

@@ -1,8 +1,12 @@
-//! The sessions of an element: which may begin or go on, and what goes when one begins anew.
+//! The sessions of an element: which may begin or go on, and what goes when one begins anew or makes
+//! room for another.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
-use base::{DropReason, Instant};
+use base::{DropReason, Instant, Party, Share, counted_share, network_of, network_share};
 use wire::pgm::Tsi;
 
 use super::{Element, Session};
@@ -52,15 +56,57 @@ impl Element {
         self.parity.forget(tsi);
     }
 
-    /// Fails when there is no room for a new session.
-    pub(super) fn make_room(&self) -> Result<(), DropReason> {
-        if self.sessions.len() < self.setup.sessions_max {
-            Ok(())
-        } else {
-            Err(DropReason::PeerLimit)
+    /// Makes room for a new session of the host `source`, if there is none.
+    ///
+    /// Anybody can forge SPMs. So the session that was heard least recently goes, of those that
+    /// have had only SPMs. A host, or network, that has its share displaces only its own. When all
+    /// have had data, the session goes that is longest without, of a host or network with more than
+    /// its share.
+    pub(super) fn make_room(&mut self, source: IpAddr) -> Result<(), DropReason> {
+        let places_max = self.setup.sessions_max;
+        if self.sessions.len() < places_max {
+            return Ok(());
         }
+        let mut taken = BTreeMap::<Party, usize>::new();
+        let hosts = self.sessions.values().map(|it| it.upstream.ip());
+        for party in hosts.flat_map(Party::all_of) {
+            *taken.entry(party).or_default() += 1;
+        }
+        let places_of = |party| taken.get(&party).copied().unwrap_or(0);
+        let own_max = places_max.div_ceil(HOST_PART);
+        let own = places_of(Party::host(source));
+        let near = Party::network(source).map_or(own, places_of);
+        let share = counted_share(own_max, places_max, own, near);
+        let may_take = |host: IpAddr| match share {
+            Share::Free => true,
+            Share::HostFull => Party::host(host) == Party::host(source),
+            Share::NetworkFull => network_of(host) == network_of(source),
+        };
+        let is_greedy = |host: IpAddr| {
+            Party::all_of(host).any(|party| {
+                let party_max = match party {
+                    Party::Host(_) => own_max,
+                    Party::Network(_) => network_share(own_max, places_max),
+                };
+                places_of(party) > party_max
+            })
+        };
+        let goes = |it: &Session| {
+            let host = it.upstream.ip();
+            may_take(host) && (it.data.is_none() || (share == Share::Free && is_greedy(host)))
+        };
+        let candidates = self.sessions.iter().filter(|(_, it)| goes(it));
+        let tsi = candidates.min_by_key(|(_, it)| (it.data, it.heard));
+        let tsi = *tsi.ok_or(DropReason::PeerLimit)?.0;
+        self.sessions.remove(&tsi);
+        self.forget_repairs(tsi);
+        self.counters.sessions_evicted += 1;
+        Ok(())
     }
 }
+
+/// A host's share is a quarter of the sessions, as at a receiver. Judgement.
+const HOST_PART: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -68,14 +114,14 @@ mod tests {
     use wire::{
         Sqn,
         pgm::{
-            Body, Data,
+            Addressing, Body, Data,
             PacketType::{Nak as NAK, Ncf as NCF, Rdata as RDATA, Spm as SPM},
-            Spm,
+            Spm, emit,
         },
     };
 
     use super::*;
-    use crate::element::tests::{Bench, SOURCE, down, ms};
+    use crate::element::tests::{Bench, PORT, SOURCE, TSI, down, ip, ms};
 
     const STALE: Verdict = Verdict::Drop(DropReason::Stale);
 
@@ -210,5 +256,89 @@ mod tests {
         assert_asks_for(&mut bench, 5);
         bench.nak(1, &[6]);
         assert_eq!(bench.told(), [(1, NCF, vec![6]), (1, RDATA, vec![6])]);
+    }
+
+    /// Hands the element an SPM of the session `number` of `host`, and a data packet if `has_data`.
+    fn begin(bench: &mut Bench, host: u8, number: u16, has_data: bool) -> Verdict {
+        let (host, tsi) = (
+            ip(0, host),
+            Tsi {
+                port: number,
+                ..TSI
+            },
+        );
+        let body = Body::Spm(Spm {
+            sqn: Sqn(1),
+            trail: Sqn(0),
+            lead: Sqn(9),
+            path_nla: host,
+        });
+        let mut out = Vec::new();
+        let addressing = Addressing::downstream(tsi, PORT);
+        emit(&mut out, &addressing, &body, &[], &[]);
+        let verdict = bench.hand(0, host, &out);
+        if has_data {
+            out.clear();
+            let body = Body::Odata(Data {
+                sqn: Sqn(1),
+                trail: Sqn(0),
+            });
+            emit(&mut out, &addressing, &body, &[], b"data");
+            assert_eq!(bench.hand(0, host, &out), Verdict::Control);
+        }
+        bench.take();
+        bench.pass(ms(1));
+        verdict
+    }
+
+    fn numbers(bench: &Bench) -> Vec<u16> {
+        bench.element.sessions.keys().map(|tsi| tsi.port).collect()
+    }
+
+    const FULL: Verdict = Verdict::Drop(DropReason::PeerLimit);
+
+    /// There are four places, so a host's share is one.
+    #[test]
+    fn forged_sessions_keep_no_new_sender_out() {
+        let mut bench = Bench::new();
+        assert_eq!(begin(&mut bench, 1, 1, true), Verdict::Control);
+        for number in 2..100 {
+            begin(&mut bench, 66, number, false);
+        }
+        assert_eq!(bench.element.session_count(), 4);
+        assert_eq!(begin(&mut bench, 2, 100, true), Verdict::Control);
+        assert_eq!(numbers(&bench), [1, 98, 99, 100]);
+        assert_eq!(bench.element.counters().sessions_evicted, 98 - 3 + 1);
+    }
+
+    #[test]
+    fn a_host_with_its_share_displaces_no_other() {
+        let mut bench = Bench::new();
+        for (host, number) in [(1, 1), (66, 2), (66, 3), (66, 4)] {
+            assert_eq!(begin(&mut bench, host, number, true), Verdict::Control);
+        }
+        assert_eq!(begin(&mut bench, 66, 5, false), FULL);
+        // Its own session that has been without data longest goes for another host's.
+        assert_eq!(begin(&mut bench, 2, 6, true), Verdict::Control);
+        assert_eq!(begin(&mut bench, 3, 7, false), Verdict::Control);
+        assert_eq!(numbers(&bench), [1, 4, 6, 7]);
+        assert_eq!(begin(&mut bench, 66, 8, false), FULL);
+        assert_eq!(begin(&mut bench, 4, 9, true), Verdict::Control);
+        assert_eq!(numbers(&bench), [1, 4, 6, 9]);
+        assert_eq!(begin(&mut bench, 5, 10, false), FULL, "nobody is greedy");
+    }
+
+    #[test]
+    fn a_session_that_is_displaced_leaves_no_repair_state() {
+        let mut bench = Bench::joined();
+        bench.nak(1, &[5, 6]);
+        bench.pass(ms(1));
+        for host in 2..6 {
+            begin(&mut bench, host, u16::from(host), false);
+        }
+        assert_eq!(
+            (numbers(&bench), bench.element.repair_count()),
+            (vec![2, 3, 4, 5], 0)
+        );
     }
 }
