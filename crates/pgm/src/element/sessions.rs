@@ -1,5 +1,5 @@
-//! The sessions of an element: which may begin or go on, and what goes when one begins anew or makes
-//! room for another.
+//! The sessions of an element: which may begin or go on, and what goes when one begins anew or
+//! makes room for another.
 
 use std::{
     collections::BTreeMap,
