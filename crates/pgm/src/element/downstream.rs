@@ -243,8 +243,9 @@ impl Element {
         };
         let key = key(tsi, data.sqn);
         if let Some(kept) = self.kept.find(key, session.kept_since) {
-            // Data and their repair differ in the head alone.
-            if kept[Data::HEAD_LEN..] == tpdu[Data::HEAD_LEN..] {
+            // A repair may have another head and other options than the data.
+            let content = |tpdu| Some(Packet::parse(tpdu).ok()?.tsdu());
+            if content(kept) == content(tpdu) {
                 return;
             }
             self.begin_anew(tsi);
