@@ -471,6 +471,7 @@ fn a_receiver_that_is_killed_and_started_again_in_time_is_served_on() {
         assert_proven(&root, &sent, &taker.report(LIMIT));
         let resumed = sent["receivers"][0]["bytes_resumed"].as_u64().unwrap();
         println!("receiver killed and started again: proven, resumed {resumed}");
+        assert!(resumed > BYTES as u64 / 8, "{resumed}");
         fs::remove_dir_all(&root).unwrap();
     });
 }
@@ -528,6 +529,7 @@ fn a_reset_that_the_receiver_did_not_send_only_costs_a_connection() {
         assert_proven(&root, &sent, &taker.report(LIMIT));
         let resumed = sent["receivers"][0]["bytes_resumed"].as_u64().unwrap();
         println!("reset by a third party: proven, resumed {resumed}");
+        assert!(resumed > BYTES as u64 / 8, "{resumed}");
         let reset = || lab.host(1).reset_senders().unwrap();
         is_deceived(
             "reset by a third party",
@@ -627,7 +629,9 @@ fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
             disk.enter(store).unwrap()
         };
         is_deceived("disk full", naive_beside(&lab, || {}, stores));
-        resume(&lab, &root);
+        let resumed = resume(&lab, &root);
+        println!("disk full: with room again, proven, resumed {resumed}");
+        assert!(resumed > BYTES as u64 / 8, "{resumed}");
         fs::remove_dir_all(&root).unwrap();
     });
 }
