@@ -1,5 +1,7 @@
 //! The content that a sender sends, and how it is read.
 
+use std::task::Poll;
+
 use wire::object::ErrorCode;
 
 use crate::Manifest;
@@ -9,6 +11,10 @@ pub trait Content {
     /// Fills `out` with the content from position `offset` on; the range lies within the content
     /// and may span files.
     ///
+    /// Never waits for a disk. Where it would have to, returns [`Poll::Pending`], begins to fetch
+    /// the bytes, and wakes the session's thread once they are there: ask again then. `out` may
+    /// have changed.
+    ///
     /// # Errors
     /// When a file is gone, unreadable, shorter or changed. The transfer ends with this error, or
     /// goes on without the file that the error names: see [`Content::withdraw`].
@@ -17,10 +23,11 @@ pub trait Content {
         manifest: &Manifest,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError>;
+    ) -> Result<Poll<()>, ContentError>;
 
     /// Replaces the contents of `out` by `len` bytes of the content from position `offset` on. An
     /// implementation that has these bytes in memory may hand that memory over instead of copying.
+    /// [`Poll::Pending`] means what it means for [`Content::read`].
     ///
     /// # Errors
     /// Those of [`Content::read`].
@@ -30,13 +37,13 @@ pub trait Content {
         offset: u64,
         len: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         out.resize(len, 0);
         self.read(manifest, offset, out)
     }
 
-    /// Fills `out` like [`Content::read`] and returns true, if that needs no waiting for a disk.
-    /// Otherwise, and after an error, returns false. `out` may then have changed, and
+    /// Fills `out` like [`Content::read`] and returns true, if the bytes are in memory. Otherwise,
+    /// and after an error, returns false and fetches nothing. `out` may then have changed, and
     /// [`Content::read`] gives the bytes or the error.
     fn read_cached(&mut self, _manifest: &Manifest, _offset: u64, _out: &mut [u8]) -> bool {
         false

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    task::Poll,
 };
 
 use wire::object::ErrorCode;
@@ -19,6 +20,8 @@ pub struct MemoryContent {
     /// Reading fails from this content position to the end of the file at that position, as if that
     /// file had been cut short.
     pub fails_at: Option<u64>,
+    /// The file at this content position is being fetched, until this is `None` again.
+    pub comes_at: Option<u64>,
     /// `fails_at` has no effect before this many bytes were read.
     pub fails_after_bytes: u64,
     withdrawn: BTreeSet<usize>,
@@ -51,6 +54,7 @@ impl MemoryContent {
             bytes,
             fails_at: None,
             fails_after_bytes: 0,
+            comes_at: None,
             withdrawn: BTreeSet::new(),
             bytes_read: 0,
         }
@@ -79,7 +83,7 @@ impl Content for MemoryContent {
         manifest: &Manifest,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let changed = || {
             ContentError::new(
                 ErrorCode::SourceChanged,
@@ -89,8 +93,12 @@ impl Content for MemoryContent {
         let start = usize::try_from(offset).map_err(|_| changed())?;
         let end = start.checked_add(out.len()).ok_or_else(changed)?;
         let bytes = self.bytes.get(start..end).ok_or_else(changed)?;
+        let comes_at = self.comes_at.unwrap_or(u64::MAX);
         for (index, _, range) in manifest.pieces(offset..end as u64) {
             let file = &manifest.files()[index];
+            if (file.start..range.end).contains(&comes_at) {
+                return Ok(Poll::Pending);
+            }
             let mut fails_at = self.fails_at.iter();
             let is_due = self.bytes_read >= self.fails_after_bytes;
             let fails = fails_at.any(|&at| (file.start..range.end).contains(&at));
@@ -107,7 +115,7 @@ impl Content for MemoryContent {
             let at = |position| usize::try_from(position).expect("within the bytes read");
             out[at(from)..at(to)].fill(0);
         }
-        Ok(())
+        Ok(Poll::Ready(()))
     }
 
     /// Reads only a part of one file. It refuses a range that spans files or covers a whole file,
@@ -118,7 +126,9 @@ impl Content for MemoryContent {
             return false;
         };
         let is_part = (out.len() as u64) < manifest.files()[index].size_bytes;
-        is_part && !self.withdrawn.contains(&index) && self.read(manifest, offset, out).is_ok()
+        is_part
+            && !self.withdrawn.contains(&index)
+            && self.read(manifest, offset, out) == Ok(Poll::Ready(()))
     }
 
     fn withdraw(&mut self, file: usize) {

@@ -123,6 +123,7 @@ impl<C: Content> ObjectSender<C> {
     }
 
     fn follow_receivers(&mut self, now: Instant) {
+        self.transfer.look_for_content(now);
         if let Some(source) = &mut self.source {
             let state = steering::state_of(source, now);
             let wanted = self.transfer.observe(now, &state);

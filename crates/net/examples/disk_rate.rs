@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use delivery::{Content as _, Entry, Manifest, ManifestLimits, Store as _, StoreEvent};
+use delivery::{Entry, Manifest, ManifestLimits, Store as _, StoreEvent};
 use towline_net::{FileStore, StoreOptions, Tree};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -110,7 +110,7 @@ fn read(path: PathBuf) -> Result<(), Box<dyn Error>> {
     while at < manifest.content_bytes() {
         let len = (manifest.content_bytes() - at).min(256 << 10);
         let before = Instant::now();
-        content.read(&manifest, at, &mut buffer[..usize::try_from(len)?])?;
+        content.read_now(&manifest, at, &mut buffer[..usize::try_from(len)?])?;
         longest = longest.max(before.elapsed());
         at += len;
     }

@@ -173,6 +173,7 @@ impl World {
         if self.sender.next_timeout().is_some_and(|due| due <= now) {
             self.sender.handle_timeout(now);
         }
+        self.sender.look_for_content(now);
         self.send_blocks();
         while self.sent.first().is_some_and(|&(at, _)| at + SETTLE <= now) {
             self.settled = self.sent.remove(0).1 + 1;

@@ -2,7 +2,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (BLOCK), section 6.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, task::Poll};
 
 use wire::object::{BLOCK_DATA_MAX, ObjectId};
 
@@ -11,7 +11,7 @@ use super::{
     pass::Place,
     window::{Copying, Window},
 };
-use crate::Content;
+use crate::{Content, ContentError};
 
 /// Slots of the receivers that still get blocks over their connections.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Filling {
     slots: BTreeSet<usize>,
     /// The slots among `slots` whose connections may have room for more blocks.
     hungry: BTreeSet<usize>,
+    /// The slots among `slots` whose next block is being fetched.
+    waiting: BTreeSet<usize>,
 }
 
 impl Filling {
@@ -30,6 +32,7 @@ impl Filling {
     pub(super) fn remove(&mut self, slot: usize) {
         self.slots.remove(&slot);
         self.hungry.remove(&slot);
+        self.waiting.remove(&slot);
     }
 
     /// Notes that bytes have left on a receiver's connection.
@@ -43,6 +46,11 @@ impl Filling {
     /// receiver's connection.
     fn pop_hungry(&mut self) -> Option<usize> {
         self.hungry.pop_first()
+    }
+
+    /// Tries again to serve all that wait for their next block.
+    pub(super) fn look_again(&mut self) {
+        self.hungry.append(&mut self.waiting);
     }
 
     pub(super) fn contains(&self, slot: usize) -> bool {
@@ -124,7 +132,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Queues one block for a receiver. Returns false when the receiver gets no more blocks, or
-    /// when the content cannot be read.
+    /// none now: the content cannot be read, or is not there yet.
     fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
         let Some(link) = self.members[slot].link else {
             return false;
@@ -139,11 +147,15 @@ impl<C: Content> TransferSender<C> {
         let (window, links) = (&mut self.window, &mut self.listener.links);
         let queued = links.queue_block(link, (object, offset), bytes, |out| {
             let place = (object, offset);
-            window.append(copy, place, bytes, out).map_err(Some)?;
-            // If the read has failed, the file is withdrawn, and the rest of it is sent to nobody.
-            match window.is_withdrawn(object, offset) {
-                true => Err(None),
-                false => Ok(()),
+            match window.append(copy, place, bytes, out) {
+                Err(error) => Err(NotQueued::Failed(error)),
+                Ok(Poll::Pending) => Err(NotQueued::Coming),
+                // If the read has failed, the file is withdrawn, and the rest of it is sent to
+                // nobody.
+                Ok(Poll::Ready(())) if window.is_withdrawn(object, offset) => {
+                    Err(NotQueued::Withdrawn)
+                }
+                Ok(Poll::Ready(())) => Ok(()),
             }
         });
         let mut is_read = true;
@@ -160,8 +172,13 @@ impl<C: Content> TransferSender<C> {
                 };
             }
             Ok(false) => self.unread(now, slot, link),
-            Err(None) => {}
-            Err(Some(error)) => {
+            Err(NotQueued::Withdrawn) => {}
+            Err(NotQueued::Coming) => {
+                self.filling.waiting.insert(slot);
+                self.awaits_content = true;
+                is_read = false;
+            }
+            Err(NotQueued::Failed(error)) => {
                 self.content_failed(now, error);
                 is_read = false;
             }
@@ -172,6 +189,16 @@ impl<C: Content> TransferSender<C> {
         }
         is_read && self.filling.contains(slot)
     }
+}
+
+/// Why a block was not queued.
+enum NotQueued {
+    /// Its file was withdrawn.
+    Withdrawn,
+    /// Its bytes are being fetched.
+    Coming,
+    /// Its bytes cannot be read.
+    Failed(ContentError),
 }
 
 /// A connection whose queue has this many bytes gets no further block.

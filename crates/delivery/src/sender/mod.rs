@@ -28,6 +28,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -104,6 +105,9 @@ pub struct TransferSender<C> {
     failure: Option<(ErrorCode, String)>,
     /// The pass sends nothing, because no receiver that it serves is connected.
     is_paused: bool,
+    /// Content that a connection or the hash needs next is being fetched: the session's thread is
+    /// woken once it is there.
+    awaits_content: bool,
     clock: Clock,
     /// The longest of the receivers' round trips. A report may raise it at once; every tick
     /// computes it anew.
@@ -227,6 +231,7 @@ impl<C: Content> TransferSender<C> {
             unsent: Vec::new(),
             failure: None,
             is_paused: false,
+            awaits_content: false,
             round_trip: None,
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
             events: Events::default(),
@@ -272,15 +277,19 @@ impl<C: Content> TransferSender<C> {
     /// Writes the `nth` block that [`TransferSender::next_block`] announced into `out`, header
     /// first.
     ///
-    /// Returns false when the content cannot be read: the block must not be sent, and the transfer
-    /// ends.
+    /// Returns false when the content cannot be read, and the transfer ends, or when the content is
+    /// not there yet: the block must not be sent now.
     pub fn fill(&mut self, now: Instant, block: &BlockPlan, nth: usize, out: &mut [u8]) -> bool {
         let data = (block.len - BlockHeader::LEN) as u64;
         let offset = block.offset + nth as u64 * data;
         let (header, bytes) = out[..block.len].split_at_mut(BlockHeader::LEN);
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
-            Ok(()) => {
+            Ok(Poll::Pending) => {
+                let _is_news = self.note_withdrawn();
+                false
+            }
+            Ok(Poll::Ready(())) => {
                 // Even if its file was just withdrawn, this block is sent; the pass skips the
                 // file's rest.
                 let _is_news = self.note_withdrawn();
@@ -397,7 +406,7 @@ impl<C: Content> TransferSender<C> {
         self.check_line(now);
         self.put_off_deadline(now);
         self.dial(now);
-        if self.stage == Stage::Hashing && !self.hashes_on_the_way() {
+        if self.hashes_now() {
             self.hash(now);
         }
         if now < self.clock.tick_at && !is_deadline {
@@ -470,6 +479,23 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
+    /// Looks whether content that was being fetched is there now. Call it once a turn.
+    pub fn look_for_content(&mut self, now: Instant) {
+        if !std::mem::take(&mut self.awaits_content) {
+            return;
+        }
+        self.filling.look_again();
+        if self.hashes_now() {
+            self.hash(now);
+        }
+    }
+
+    /// Returns true when content is to be hashed that no receiver is sent, and that need not be
+    /// waited for.
+    fn hashes_now(&self) -> bool {
+        self.stage == Stage::Hashing && !self.awaits_content && !self.hashes_on_the_way()
+    }
+
     /// Returns the next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.top_up();
@@ -503,7 +529,7 @@ impl<C: Content> TransferSender<C> {
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.stage {
             Stage::Closed => None,
-            Stage::Hashing if !self.hashes_on_the_way() => Some(Instant::ZERO),
+            _ if self.hashes_now() => Some(Instant::ZERO),
             // A deadline that has passed without effect is checked again at the next tick.
             _ => {
                 let deadline = self.stage_deadline().filter(|&at| at > self.clock.now);

@@ -2,7 +2,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` section 6.
 
-use std::time::Duration;
+use std::{task::Poll, time::Duration};
 
 use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, Seals};
@@ -120,14 +120,14 @@ impl<C: Content> TransferSender<C> {
     /// Hashes some of the content that no pass has sent. When all content is hashed, the seals join
     /// the pass.
     pub(super) fn hash(&mut self, now: Instant) {
-        match self.window.hash_ahead() {
-            Ok(is_whole) => {
-                let _is_news = self.note_withdrawn();
-                if !is_whole {
-                    return;
-                }
-            }
+        let hashed = match self.window.hash_ahead() {
+            Ok(hashed) => hashed,
             Err(error) => return self.content_failed(now, error),
+        };
+        self.awaits_content |= hashed.is_pending();
+        let _is_news = self.note_withdrawn();
+        if hashed != Poll::Ready(true) {
+            return;
         }
         self.note_first_holding();
         let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);

@@ -17,7 +17,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 3.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, task::Poll};
 
 use wire::object::ObjectId;
 
@@ -30,6 +30,8 @@ pub(super) struct Window<C> {
     content: C,
     buffer: Vec<u8>,
     start: u64,
+    /// Takes the content that is read next. The window stays as it is until all of it is there.
+    spare: Vec<u8>,
     /// The position before which all content is hashed: complete slabs in `hashes`, the current one
     /// in `slab`.
     cursor: u64,
@@ -57,6 +59,7 @@ impl<C: Content> Window<C> {
             content,
             buffer: Vec::new(),
             start: 0,
+            spare: Vec::new(),
             cursor: 0,
             slab: None,
             may_withdraw,
@@ -67,7 +70,8 @@ impl<C: Content> Window<C> {
         }
     }
 
-    /// Copies bytes of an object.
+    /// Copies bytes of an object. [`Poll::Pending`] when content has to be waited for: `out` may
+    /// then have changed.
     ///
     /// **Panics** (bug): when the range is beyond the object.
     pub(super) fn copy(
@@ -75,7 +79,7 @@ impl<C: Content> Window<C> {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let at = |position: u64| usize::try_from(position).expect("held in memory");
         match object {
             ObjectId::MANIFEST => {
@@ -86,7 +90,9 @@ impl<C: Content> Window<C> {
                 let mut done = 0;
                 while done < out.len() {
                     let from = offset + done as u64;
-                    self.load(from)?;
+                    if self.load(from)?.is_pending() {
+                        return Ok(Poll::Pending);
+                    }
                     let skip = at(from - self.start);
                     let len = (out.len() - done).min(self.buffer.len() - skip);
                     out[done..done + len].copy_from_slice(&self.buffer[skip..skip + len]);
@@ -94,7 +100,7 @@ impl<C: Content> Window<C> {
                 }
             }
         }
-        Ok(())
+        Ok(Poll::Ready(()))
     }
 
     /// Copies bytes as [`Window::copy`] does, but without moving the window: for content that a
@@ -104,7 +110,7 @@ impl<C: Content> Window<C> {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let window = self.start..self.start + self.buffer.len() as u64;
         let end = offset + out.len() as u64;
         let is_near = window.contains(&offset) && end <= window.end;
@@ -121,7 +127,7 @@ impl<C: Content> Window<C> {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let range = offset..offset + out.len() as u64;
         if object == ObjectId::CONTENT && range.contains(&self.cursor) {
             return self.copy(object, offset, out);
@@ -137,11 +143,11 @@ impl<C: Content> Window<C> {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let is_next = object == ObjectId::CONTENT && offset == self.cursor;
         if is_next && self.content.read_cached(&self.manifest, offset, out) {
             self.hash(offset, out);
-            return Ok(());
+            return Ok(Poll::Ready(()));
         }
         self.copy_hashing(object, offset, out)
     }
@@ -154,13 +160,13 @@ impl<C: Content> Window<C> {
         (object, offset): (ObjectId, u64),
         len: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let skip = offset.checked_sub(self.start);
         let skip = skip.and_then(|skip| usize::try_from(skip).ok());
         let held = skip.and_then(|skip| self.buffer.get(skip..)?.get(..len));
         if let Some(held) = held.filter(|_| object == ObjectId::CONTENT) {
             out.extend_from_slice(held);
-            return Ok(());
+            return Ok(Poll::Ready(()));
         }
         let at = out.len();
         out.resize(at + len, 0);
@@ -190,12 +196,12 @@ impl<C: Content> Window<C> {
     }
 
     /// Hashes up to one window of content that no pass has sent; returns true when all content is
-    /// hashed.
-    pub(super) fn hash_ahead(&mut self) -> Result<bool, ContentError> {
-        if self.seals_hash.is_none() {
-            self.load(self.cursor)?;
+    /// hashed. [`Poll::Pending`] when content has to be waited for.
+    pub(super) fn hash_ahead(&mut self) -> Result<Poll<bool>, ContentError> {
+        if self.seals_hash.is_none() && self.load(self.cursor)?.is_pending() {
+            return Ok(Poll::Pending);
         }
-        Ok(self.seals_hash.is_some())
+        Ok(Poll::Ready(self.seals_hash.is_some()))
     }
 
     /// Returns the hash of the seals object, once all content is hashed.
@@ -218,36 +224,42 @@ impl<C: Content> Window<C> {
     }
 
     /// Fills the buffer with the content at `position`, unless the buffer holds it already.
-    fn load(&mut self, position: u64) -> Result<(), ContentError> {
+    fn load(&mut self, position: u64) -> Result<Poll<()>, ContentError> {
         let end = self.start + self.buffer.len() as u64;
         if (self.start..end).contains(&position) {
-            return Ok(());
+            return Ok(Poll::Ready(()));
         }
         let start = position - position % WINDOW_BYTES;
         let len = WINDOW_BYTES.min(self.manifest.content_bytes() - start);
         let len = usize::try_from(len).expect("a window fits in memory");
-        let mut buffer = std::mem::take(&mut self.buffer);
-        self.reading(|content, manifest| content.read_into(manifest, start, len, &mut buffer))?;
-        self.hash(start, &buffer);
-        (self.start, self.buffer) = (start, buffer);
-        Ok(())
+        let mut next = std::mem::take(&mut self.spare);
+        let outcome =
+            self.reading(|content, manifest| content.read_into(manifest, start, len, &mut next));
+        if let Ok(Poll::Ready(())) = outcome {
+            self.hash(start, &next);
+            self.start = start;
+            std::mem::swap(&mut self.buffer, &mut next);
+        }
+        self.spare = next;
+        outcome
     }
 
     /// Reads content, and withdraws files that cannot be read, if that is allowed.
     ///
     /// **Cost**: one more call for each file that it withdraws.
-    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<Poll<()>, ContentError> {
         self.reading(|content, manifest| content.read(manifest, offset, out))
     }
 
     fn reading(
         &mut self,
-        mut read: impl FnMut(&mut C, &Manifest) -> Result<(), ContentError>,
-    ) -> Result<(), ContentError> {
+        mut read: impl FnMut(&mut C, &Manifest) -> Result<Poll<()>, ContentError>,
+    ) -> Result<Poll<()>, ContentError> {
         let withdrawn_before = self.withdrawn.len();
         let outcome = loop {
-            let Err(error) = read(&mut self.content, &self.manifest) else {
-                break Ok(());
+            let error = match read(&mut self.content, &self.manifest) {
+                Err(error) => error,
+                read => break read,
             };
             let file = error.file.filter(|_| self.may_withdraw);
             let Some(file) = file.filter(|&file| self.withdrawn.insert(file)) else {
@@ -306,7 +318,7 @@ impl<C: Content> Window<C> {
 
 /// A method of [`Window`] that copies bytes of an object.
 pub(super) type Copying<C> =
-    fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<(), ContentError>;
+    fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<Poll<()>, ContentError>;
 
 /// Bytes of content that are read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -345,7 +357,12 @@ mod tests {
         let mut at = 0;
         while at < manifest.content_bytes() {
             let len = usize::try_from((manifest.content_bytes() - at).min(1400)).unwrap();
-            window.copy(ObjectId::CONTENT, at, &mut out[..len]).unwrap();
+            assert!(
+                window
+                    .copy(ObjectId::CONTENT, at, &mut out[..len])
+                    .unwrap()
+                    .is_ready()
+            );
             let from = usize::try_from(at).unwrap();
             assert_eq!(out[..len], window.content.bytes()[from..from + len]);
             at += len as u64;
@@ -363,9 +380,8 @@ mod tests {
             let len = usize::try_from((manifest.content_bytes() - at).min(32_768)).unwrap();
             let mut out = b"header".to_vec();
             let place = (ObjectId::CONTENT, at);
-            window
-                .append(Window::copy_alone, place, len, &mut out)
-                .unwrap();
+            let appended = window.append(Window::copy_alone, place, len, &mut out);
+            assert!(appended.unwrap().is_ready());
             let from = usize::try_from(at).unwrap();
             assert_eq!(out[6..], window.content.bytes()[from..from + len]);
             let windows = window.start..window.start + window.buffer.len() as u64;
@@ -402,11 +418,21 @@ mod tests {
         let (manifest, content) = sample();
         let mut window = Window::new(manifest, content, false);
         let mut out = [0; 100];
-        window.copy(ObjectId::CONTENT, 2_000_000, &mut out).unwrap();
+        assert!(
+            window
+                .copy(ObjectId::CONTENT, 2_000_000, &mut out)
+                .unwrap()
+                .is_ready()
+        );
         assert!(window.hashes().is_none());
-        while !window.hash_ahead().unwrap() {}
+        while window.hash_ahead() != Ok(Poll::Ready(true)) {}
         roots_are_right(&window);
-        window.copy(ObjectId::SEALS, 32, &mut out[..64]).unwrap();
+        assert!(
+            window
+                .copy(ObjectId::SEALS, 32, &mut out[..64])
+                .unwrap()
+                .is_ready()
+        );
         let hashes = window.hashes().unwrap();
         assert_eq!(out[..64], [hashes.seal(1), hashes.seal(2)].concat());
     }
@@ -428,7 +454,7 @@ mod tests {
         let (manifest, mut content) = sample();
         content.fails_at = Some(1_000_000);
         let mut window = Window::new(Arc::clone(&manifest), content, true);
-        while !window.hash_ahead().unwrap() {}
+        while window.hash_ahead() != Ok(Poll::Ready(true)) {}
         let withdrawn = |window: &Window<MemoryContent>| -> Vec<usize> {
             manifest
                 .withdrawn(window.hashes().unwrap().witnesses())
@@ -440,7 +466,12 @@ mod tests {
         window.content.fails_at = Some(manifest.files()[2].start + 9);
         let mut out = [0; 100];
         let at = manifest.files()[2].start + 100;
-        window.copy_apart(ObjectId::CONTENT, at, &mut out).unwrap();
+        assert!(
+            window
+                .copy_apart(ObjectId::CONTENT, at, &mut out)
+                .unwrap()
+                .is_ready()
+        );
         assert_eq!((out, withdrawn(&window)), ([0; 100], vec![1, 2]));
         assert_ne!(window.seals_hash(), before);
         assert_eq!(manifest.delivered_bytes(window.hashes().unwrap()), 10);
@@ -460,7 +491,7 @@ mod tests {
             manifest: &Manifest,
             offset: u64,
             out: &mut [u8],
-        ) -> Result<(), ContentError> {
+        ) -> Result<Poll<()>, ContentError> {
             let range = offset..offset + out.len() as u64;
             let mut files = manifest.pieces(range).map(|(index, ..)| index);
             let lost = files.find(|it| self.is_gone && !self.withdrawn.contains(it));
@@ -487,10 +518,15 @@ mod tests {
             withdrawn: BTreeSet::new(),
         };
         let mut window = Window::new(Arc::clone(&manifest), content, true);
-        while !window.hash_ahead().unwrap() {}
+        while window.hash_ahead() != Ok(Poll::Ready(true)) {}
         window.content.is_gone = true;
         let mut out = vec![1; 500_000];
-        window.copy_apart(ObjectId::CONTENT, 0, &mut out).unwrap();
+        assert!(
+            window
+                .copy_apart(ObjectId::CONTENT, 0, &mut out)
+                .unwrap()
+                .is_ready()
+        );
         assert!(out.iter().all(|byte| *byte == 0));
         assert_eq!(window.take_news().len(), 500);
         assert_eq!(

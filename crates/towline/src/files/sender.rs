@@ -175,7 +175,7 @@ fn open(
     session: &SessionBuilder,
     mut config: TransferSenderConfig,
     manifest: Arc<Manifest>,
-    content: FileContent,
+    mut content: FileContent,
 ) -> Result<End<ObjectSender<FileContent>>, Error> {
     if let Place::Hosts(hosts) = &session.place {
         let peers = Place::peers(hosts)?;
@@ -189,10 +189,14 @@ fn open(
         }
         config.carriage = Carriage::Links(peers);
         let mut opened = session.open_links(first)?;
+        let waker = opened.io.waker()?;
+        content.wake_by(move || waker.wake());
         let endpoint = ObjectSender::dial(config, manifest, content, opened.io.now());
         return Ok(opened.end(endpoint, None));
     }
     let (mut opened, sending) = session.open_sending()?;
+    let waker = opened.io.waker()?;
+    content.wake_by(move || waker.wake());
     if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
         let text = "tx_window_bytes is for messages and has no effect on files: set \
                     object_window_bytes, the transmit window of files";

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Content as _, Hash, SlabHashes, Unsent};
+use delivery::{Hash, SlabHashes, Unsent};
 use net::{SystemError, Tree, TreeOptions, TreeSource};
 use wire::object::{EntryKind, EntryRef};
 
@@ -233,7 +233,11 @@ impl FileSet {
         for index in 0..manifest.slab_count() {
             let slab = manifest.slab(index);
             bytes.resize(slab.len as usize, 0);
-            match self.tree.content.read(&manifest, slab.start, &mut bytes) {
+            match self
+                .tree
+                .content
+                .read_now(&manifest, slab.start, &mut bytes)
+            {
                 Ok(()) => {
                     let mut hasher = slab.hasher();
                     hasher.update(&bytes);

@@ -3,10 +3,10 @@
 //! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or many
 //! small files, each of which must be opened first. A thread reads the next pieces into a few
 //! buffers. While the session's thread needs pieces in order, it takes them from these buffers. The
-//! session's thread itself does the short reads for single receivers that lack some bytes. It also
-//! reads a piece of a long file itself, if the system has the piece in memory and the reading
-//! thread is not about to read it. Taking such a piece from the reading thread would cost several
-//! times as much, because that thread runs on another processor.
+//! reading thread also does the short reads for single receivers that lack some bytes; these come
+//! before the next piece. What the system has in memory of a long file, the session's thread reads
+//! itself, if the reading thread is not about to read it. Taking it from the reading thread would
+//! cost several times as much, because that thread runs on another processor.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
@@ -15,12 +15,20 @@
 //!
 //! A read out of order (a jump) sets the depth to 1 again.
 //!
-//! Invariants: at most 8 pieces are read ahead. A piece is given only for the exact range that it
-//! was read for. A piece that could not be read returns its error each time that it is asked for.
+//! The session's thread waits for nothing: what is not there yet is pending, and the reading thread
+//! wakes the session when it is there. So a disk that stands still delays only those who need what
+//! it holds. Two waits remain: the session's thread opens long files itself, and where the system
+//! gives no thread, it reads everything itself.
+//!
+//! Invariants: at most 8 pieces are read ahead, and at most [`SHORT_READS_MAX`] short reads are
+//! under way or not taken. Bytes are given only for the exact range that they were read for. A
+//! piece that could not be read returns its error each time that it is asked for.
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     thread,
 };
 
@@ -35,7 +43,6 @@ pub(crate) use files::{Parents, Root, Roots};
 ///
 /// When a file's length or modification time has changed, the transfer ends or goes on without the
 /// file: otherwise receivers would get a mixture of both versions.
-#[derive(Debug)]
 pub struct FileContent {
     manifest: Arc<Manifest>,
     roots: Arc<Roots>,
@@ -43,8 +50,11 @@ pub struct FileContent {
     /// Reads content that was not read ahead.
     files: Files,
     ahead: Option<Arc<Ahead>>,
-    has_no_thread: bool,
+    /// Wakes the session that this content belongs to. The reading thread takes it.
+    wake: Option<Wake>,
 }
+
+type Wake = Box<dyn Fn() + Send>;
 
 impl FileContent {
     pub(crate) fn new(manifest: Arc<Manifest>, roots: Roots) -> Self {
@@ -55,14 +65,35 @@ impl FileContent {
             roots,
             withdrawn,
             ahead: None,
-            has_no_thread: false,
+            wake: None,
         }
     }
 
-    /// Returns the reading thread's queue, and starts the thread on the first call; `None` when the
-    /// system gives no thread.
+    /// Sets what wakes the session when content is there that was pending. Without it, every read
+    /// waits for the disk.
+    pub fn wake_by(&mut self, wake: impl Fn() + Send + 'static) {
+        self.wake = Some(Box::new(wake));
+    }
+
+    /// Reads as [`Content::read`] does, but waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`Content::read`].
+    pub fn read_now(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        self.files.read(manifest, offset, out)
+    }
+
+    /// Returns the reading thread's queue, and starts the thread on the first call; `None` without a
+    /// session to wake, and when the system gives no thread.
     fn ahead(&mut self) -> Option<&Ahead> {
-        if self.ahead.is_none() && !self.has_no_thread {
+        if self.ahead.is_none()
+            && let Some(wake) = self.wake.take()
+        {
             let ahead = Arc::new(Ahead::default());
             let (manifest, files) = (
                 Arc::clone(&self.manifest),
@@ -70,11 +101,18 @@ impl FileContent {
             );
             let theirs = Arc::clone(&ahead);
             let thread = thread::Builder::new().name("content".into());
-            let spawned = thread.spawn(move || theirs.run(&manifest, files));
-            self.has_no_thread = spawned.is_err();
+            let spawned = thread.spawn(move || theirs.run(&manifest, files, &wake));
             self.ahead = spawned.ok().map(|_| ahead);
         }
         self.ahead.as_deref()
+    }
+}
+
+impl fmt::Debug for FileContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("FileContent");
+        text.field("files", &self.files).field("ahead", &self.ahead);
+        text.finish_non_exhaustive()
     }
 }
 
@@ -84,8 +122,16 @@ impl Content for FileContent {
         manifest: &Manifest,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), ContentError> {
-        self.files.read(manifest, offset, out)
+    ) -> Result<Poll<()>, ContentError> {
+        if self.files.read_cached(manifest, offset, out) {
+            return Ok(Poll::Ready(()));
+        }
+        if manifest.id() == self.manifest.id()
+            && let Some(ahead) = self.ahead()
+        {
+            return ahead.take_short(offset, out);
+        }
+        self.files.read(manifest, offset, out).map(Poll::Ready)
     }
 
     fn read_into(
@@ -94,21 +140,21 @@ impl Content for FileContent {
         offset: u64,
         len: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), ContentError> {
+    ) -> Result<Poll<()>, ContentError> {
         let is_piece = offset.is_multiple_of(PIECE_BYTES)
             && len as u64 == piece_len(manifest, offset)
             && manifest.id() == self.manifest.id();
         if is_piece {
             out.resize(len, 0);
             if self.read_cached(manifest, offset, out) {
-                return Ok(());
+                return Ok(Poll::Ready(()));
             }
             if let Some(ahead) = self.ahead() {
                 return ahead.take(offset, out);
             }
         }
         out.resize(len, 0);
-        self.files.read(manifest, offset, out)
+        self.read(manifest, offset, out)
     }
 
     fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
@@ -123,6 +169,7 @@ impl Content for FileContent {
             let mut state = ahead.lock();
             let first = state.first();
             state.jump_to(first);
+            state.short.clear();
             ahead.wanted.notify_one();
         }
     }
@@ -143,7 +190,6 @@ impl Drop for FileContent {
 struct Ahead {
     state: Mutex<State>,
     wanted: Condvar,
-    there: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +204,10 @@ struct State {
     /// How many times reading ahead started again at a new position (a jump). A piece whose reading
     /// began before a jump is dropped.
     jump: u64,
+    /// Short reads, oldest first.
+    short: VecDeque<Short>,
+    /// The session has found something pending since it was last woken.
+    is_awaited: bool,
     is_stopped: bool,
 }
 
@@ -168,10 +218,19 @@ struct Piece {
     outcome: Result<(), ContentError>,
 }
 
+/// Bytes that a single receiver lacks.
+#[derive(Debug)]
+struct Short {
+    start: u64,
+    len: usize,
+    /// What came of it; `None` before it was read.
+    read: Option<Result<Vec<u8>, ContentError>>,
+}
+
 impl Ahead {
-    /// Puts the piece at `offset` into `out`, and keeps the old memory of `out` for later pieces.
-    /// Waits for the piece if necessary.
-    fn take(&self, offset: u64, out: &mut Vec<u8>) -> Result<(), ContentError> {
+    /// Puts the piece at `offset` into `out`, and keeps the old memory of `out` for later pieces;
+    /// or begins to read it.
+    fn take(&self, offset: u64, out: &mut Vec<u8>) -> Result<Poll<()>, ContentError> {
         let mut state = self.lock();
         if state.is_coming(offset) {
             // The session has gone past the pieces before `offset`.
@@ -182,37 +241,69 @@ impl Ahead {
             {
                 state.recycle_first();
             }
-            state.depth = (state.depth * 2).min(DEPTH_MAX);
         } else {
             state.jump_to(offset);
         }
-        loop {
-            if let Some(piece) = state.pieces.front_mut() {
-                let outcome = piece.outcome.clone();
-                if outcome.is_ok() {
-                    std::mem::swap(out, &mut piece.bytes);
-                    state.recycle_first();
-                }
-                self.wanted.notify_one();
-                return outcome;
-            }
-            self.wanted.notify_one();
-            if state.is_stopped {
-                let cause = sys::panicked("that reads it");
-                let text = format!("cannot read the content: {cause}");
-                return Err(ContentError::new(ErrorCode::Io, text));
-            }
-            state = self
-                .there
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+        self.wanted.notify_one();
+        let Some(piece) = state.pieces.front_mut() else {
+            return state.pending();
+        };
+        let outcome = piece.outcome.clone();
+        if outcome.is_ok() {
+            std::mem::swap(out, &mut piece.bytes);
+            state.recycle_first();
+            state.depth = (state.depth * 2).min(DEPTH_MAX);
         }
+        outcome.map(Poll::Ready)
     }
 
-    fn run(&self, manifest: &Manifest, mut files: Files) {
-        let _end = End(self);
+    /// Puts the bytes at `offset` into `out`, or begins to read them.
+    fn take_short(&self, offset: u64, out: &mut [u8]) -> Result<Poll<()>, ContentError> {
+        let mut state = self.lock();
+        let is_it = |short: &Short| (short.start, short.len) == (offset, out.len());
+        if let Some(at) = state.short.iter().position(is_it) {
+            if state.short[at].read.is_none() {
+                return state.pending();
+            }
+            let read = state.short.remove(at).and_then(|short| short.read);
+            return read.unwrap_or_else(|| Ok(Vec::new())).map(|bytes| {
+                out.copy_from_slice(&bytes);
+                Poll::Ready(())
+            });
+        }
+        // Those who asked first and were read may have left.
+        if state.short.len() >= SHORT_READS_MAX
+            && state
+                .short
+                .front()
+                .is_some_and(|first| first.read.is_some())
+        {
+            state.short.pop_front();
+        }
+        if state.short.len() < SHORT_READS_MAX {
+            let (start, len, read) = (offset, out.len(), None);
+            state.short.push_back(Short { start, len, read });
+            self.wanted.notify_one();
+        }
+        state.pending()
+    }
+
+    fn run(&self, manifest: &Manifest, mut files: Files, wake: &Wake) {
+        let _end = End(self, wake);
         let mut state = self.lock();
         while !state.is_stopped {
+            if let Some((start, len)) = state.next_short() {
+                drop(state);
+                let mut bytes = vec![0; len];
+                let read = files.read(manifest, start, &mut bytes).map(|()| bytes);
+                state = self.lock();
+                let is_it = |short: &&mut Short| (short.start, short.len) == (start, len);
+                if let Some(short) = state.short.iter_mut().find(is_it) {
+                    short.read = Some(read);
+                }
+                state = self.tell(state, wake);
+                continue;
+            }
             let has_failed = state
                 .pieces
                 .back()
@@ -242,8 +333,18 @@ impl Ahead {
                 bytes,
                 outcome,
             });
-            self.there.notify_one();
+            state = self.tell(state, wake);
         }
+    }
+
+    /// Wakes the session if it has found something pending. It tries again whatever that was.
+    fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>, wake: &Wake) -> MutexGuard<'a, State> {
+        if !std::mem::take(&mut state.is_awaited) {
+            return state;
+        }
+        drop(state);
+        wake();
+        self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -253,12 +354,12 @@ impl Ahead {
 
 /// A guard that is dropped when the reading thread ends, even by a panic. It wakes the session's
 /// thread, which would otherwise wait for ever.
-struct End<'a>(&'a Ahead);
+struct End<'a>(&'a Ahead, &'a Wake);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.lock().is_stopped = true;
-        self.0.there.notify_all();
+        self.1();
     }
 }
 
@@ -266,6 +367,23 @@ impl State {
     /// Returns true when the piece at `offset` was read ahead, or is the next to read ahead.
     fn is_coming(&self, offset: u64) -> bool {
         (self.first()..=self.next).contains(&offset) && self.depth > 0
+    }
+
+    /// Notes that the session is to be woken. An error once nobody reads any more.
+    fn pending(&mut self) -> Result<Poll<()>, ContentError> {
+        if self.is_stopped {
+            let cause = sys::panicked("that reads it");
+            let text = format!("cannot read the content: {cause}");
+            return Err(ContentError::new(ErrorCode::Io, text));
+        }
+        self.is_awaited = true;
+        Ok(Poll::Pending)
+    }
+
+    /// Returns the position and length of the oldest short read that was not read yet.
+    fn next_short(&self) -> Option<(u64, usize)> {
+        let short = self.short.iter().find(|short| short.read.is_none())?;
+        Some((short.start, short.len))
     }
 
     fn first(&self) -> u64 {
@@ -297,6 +415,8 @@ fn piece_len(manifest: &Manifest, start: u64) -> u64 {
 const PIECE_BYTES: u64 = 256 << 10;
 /// The most pieces that are read ahead: 2 MiB together.
 const DEPTH_MAX: usize = 8;
+/// The most short reads that are under way or not taken.
+const SHORT_READS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,27 @@ impl Drop for Scratch {
     }
 }
 
+/// Asks until the answer is not pending.
+fn awaited(mut ask: impl FnMut() -> Result<Poll<()>, ContentError>) -> Result<(), ContentError> {
+    loop {
+        match ask()? {
+            Poll::Ready(()) => return Ok(()),
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Reads as many bytes as `out` has.
+fn read_into(
+    content: &mut FileContent,
+    manifest: &Manifest,
+    offset: u64,
+    out: &mut Vec<u8>,
+) -> Result<(), ContentError> {
+    let len = out.len();
+    awaited(|| content.read_into(manifest, offset, len, out))
+}
+
 /// Files of many lengths, and all their bytes in the manifest's order.
 fn sample(scratch: &Scratch) -> (Arc<Manifest>, FileContent, Vec<u8>) {
     let mut rng = base::Rng::new(5);
@@ -34,8 +55,12 @@ fn sample(scratch: &Scratch) -> (Arc<Manifest>, FileContent, Vec<u8>) {
         fs::write(scratch.0.join("d").join(number.to_string()), bytes).unwrap();
     }
     let Tree {
-        manifest, content, ..
+        manifest,
+        mut content,
+        ..
     } = Tree::read(&[scratch.0.join("d")]).unwrap();
+    let reader = thread::current();
+    content.wake_by(move || reader.unpark());
     let path = |file| {
         std::str::from_utf8(manifest.path_of(file))
             .unwrap()
@@ -74,9 +99,10 @@ fn pieces_in_order_by_jumps_and_in_between_are_the_files_bytes() {
             }
         };
         let mut out = vec![0; usize::try_from(len).unwrap()];
-        content
-            .read_into(&manifest, start, out.len(), &mut out)
-            .unwrap();
+        match rng.below(2) {
+            0 => read_into(&mut content, &manifest, start, &mut out).unwrap(),
+            _ => awaited(|| content.read(&manifest, start, &mut out)).unwrap(),
+        }
         let from = usize::try_from(start).unwrap();
         assert!(out == bytes[from..from + out.len()], "at {start}");
         let state = content
@@ -95,21 +121,20 @@ fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     std::io::Write::write_all(&mut file.unwrap(), b"more").unwrap();
     let len = usize::try_from(PIECE_BYTES).unwrap();
     let begins = manifest.files()[4].start / PIECE_BYTES;
-    let mut out = Vec::new();
+    let mut out = vec![0; len];
     for piece in 0..begins {
         let at = piece * PIECE_BYTES;
-        content.read_into(&manifest, at, len, &mut out).unwrap();
+        read_into(&mut content, &manifest, at, &mut out).unwrap();
         let from = usize::try_from(at).unwrap();
         assert!(out == bytes[from..from + len]);
     }
     for _ in 0..2 {
-        let error = content
-            .read_into(&manifest, begins * PIECE_BYTES, len, &mut out)
-            .unwrap_err();
+        let at = begins * PIECE_BYTES;
+        let error = read_into(&mut content, &manifest, at, &mut out).unwrap_err();
         assert_eq!(error.code, ErrorCode::SourceChanged);
         assert!(error.text.contains("d/4"), "{error}");
     }
-    content.read_into(&manifest, 0, len, &mut out).unwrap();
+    read_into(&mut content, &manifest, 0, &mut out).unwrap();
     assert!(out == bytes[..len]);
 }
 
@@ -126,8 +151,10 @@ fn a_long_file_in_memory_that_changes_while_it_is_read_is_told_at_its_end() {
         mut content,
         ..
     } = Tree::read(std::slice::from_ref(&path)).unwrap();
-    let mut out = Vec::new();
-    content.read_into(&manifest, 0, len, &mut out).unwrap();
+    let reader = thread::current();
+    content.wake_by(move || reader.unpark());
+    let mut out = vec![0; len];
+    read_into(&mut content, &manifest, 0, &mut out).unwrap();
     if content.ahead.is_some() {
         println!("skipped: this filesystem does not tell what is in memory");
         return;
@@ -137,12 +164,8 @@ fn a_long_file_in_memory_that_changes_while_it_is_read_is_told_at_its_end() {
     changed
         .set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1))
         .unwrap();
-    content
-        .read_into(&manifest, PIECE_BYTES, len, &mut out)
-        .unwrap();
-    let error = content
-        .read_into(&manifest, 2 * PIECE_BYTES, len, &mut out)
-        .unwrap_err();
+    read_into(&mut content, &manifest, PIECE_BYTES, &mut out).unwrap();
+    let error = read_into(&mut content, &manifest, 2 * PIECE_BYTES, &mut out).unwrap_err();
     assert_eq!(error.code, ErrorCode::SourceChanged);
 }
 
@@ -157,8 +180,7 @@ fn a_file_that_is_withdrawn_reads_as_zeros_ahead_and_at_once() {
     let mut got = Vec::new();
     while at < manifest.content_bytes() {
         let mut out = vec![0; usize::try_from(piece_len(&manifest, at)).unwrap()];
-        let len = out.len();
-        if let Err(error) = content.read_into(&manifest, at, len, &mut out) {
+        if let Err(error) = read_into(&mut content, &manifest, at, &mut out) {
             withdrawn.push(error.file.unwrap());
             content.withdraw(error.file.unwrap());
             continue;
@@ -179,6 +201,6 @@ fn a_file_that_is_withdrawn_reads_as_zeros_ahead_and_at_once() {
     );
     assert!(got[..start] == bytes[..start] && got[place.end..] == bytes[place.end..]);
     let mut out = [1; 100];
-    content.read(&manifest, file.start + 9, &mut out).unwrap();
+    awaited(|| content.read(&manifest, file.start + 9, &mut out)).unwrap();
     assert_eq!(out, [0; 100]);
 }

@@ -538,11 +538,11 @@ fn a_tree_that_was_walked_arrives_the_same() {
     assert_eq!(paths[5..], ["source/none"]);
     assert_eq!(notes.len(), 2, "{notes:?}");
     let mut bytes = vec![0; 300_000];
-    delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap();
+    content.read_now(&manifest, 0, &mut bytes).unwrap();
     assert_eq!(hash_bytes(&bytes), hash_bytes(&[7; 300_000]));
     fs::write(scratch.path("source/d/f"), vec![8; 300_000]).unwrap();
     let mut content = Tree::read(&[scratch.path("source")]).unwrap().content;
-    let changed = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
+    let changed = content.read_now(&manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(changed.code, ErrorCode::SourceChanged);
 }
 
@@ -557,12 +557,12 @@ fn a_file_changed_in_place_while_it_is_sent_ends_the_transfer() {
         ..
     } = Tree::read(std::slice::from_ref(&path)).unwrap();
     let mut bytes = vec![0; 1000];
-    delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap();
+    content.read_now(&manifest, 0, &mut bytes).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[8; 1000], 1000).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    let last = delivery::Content::read(&mut content, &manifest, 2000, &mut bytes).unwrap_err();
+    let last = content.read_now(&manifest, 2000, &mut bytes).unwrap_err();
     assert_eq!(last.code, ErrorCode::SourceChanged);
 }
 
@@ -576,13 +576,13 @@ fn what_is_no_file_any_more_is_refused_and_holds_nothing_up() {
     let mut bytes = vec![0; 7];
     fs::rename(&path, scratch.path("moved")).unwrap();
     symlink("moved", &path).unwrap();
-    let link = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
+    let link = content.read_now(&manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(link.code, ErrorCode::SourceChanged, "{link:?}");
     fs::remove_file(&path).unwrap();
     match std::process::Command::new("mkfifo").arg(&path).status() {
         Ok(status) if status.success() => {}
         _ => return println!("skipped: no mkfifo here"),
     }
-    let pipe = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
+    let pipe = content.read_now(&manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(pipe.code, ErrorCode::SourceChanged, "{pipe:?}");
 }
