@@ -593,6 +593,88 @@ fn a_slow_disk_only_takes_time_and_is_told_as_what_held_it_back() {
     });
 }
 
+/// A library whose first read by the thread that reads ahead makes the file `STALL_BEGINS`, and
+/// waits until there is a file `STALL_ENDS`; `None` where there is no compiler.
+fn stalled_reads(root: &Path) -> Option<PathBuf> {
+    let (source, library) = (root.join("stall.c"), root.join("stall.so"));
+    let code = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        typedef ssize_t (*reader)(int, void*, size_t, off64_t);
+        ssize_t pread64(int fd, void* bytes, size_t count, off64_t at) {
+          static reader next;
+          static int is_over;
+          char name[16];
+          if (!next) next = (reader)dlsym(RTLD_NEXT, "pread64");
+          pthread_getname_np(pthread_self(), name, sizeof name);
+          if (!strcmp(name, "content") && !is_over++) {
+            close(creat(getenv("STALL_BEGINS"), 0600));
+            while (access(getenv("STALL_ENDS"), F_OK)) usleep(10000);
+          }
+          return next(fd, bytes, count, at);
+        }
+    "#;
+    fs::write(&source, code).unwrap();
+    lab::compile(&source, &library, ["-shared", "-fPIC", "-ldl"]).ok()?;
+    Some(library)
+}
+
+#[test]
+fn a_disk_of_the_sender_that_stands_still_delays_nobody_who_needs_nothing_of_it() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("stall");
+        let Some(library) = stalled_reads(&root) else {
+            println!("skipped: there is no C compiler (cc)");
+            return;
+        };
+        let [begins, ends] = ["begins", "ends"].map(|name| root.join(name));
+        let receiver = |host: usize| {
+            let words = format!(
+                "recv {} --listen {PORT} --from 10.77.0.0/24 --json --name r{host}",
+                root.join(host.to_string()).display()
+            );
+            let end = End::start(towline(lab.host(host), &words));
+            end.await_session();
+            end
+        };
+        let first = receiver(1);
+        let [one, other] = [1, 2].map(|host| address(lab.host(host)));
+        let words = format!(
+            "send {} --to {one},{other} --json",
+            root.join("tree").display()
+        );
+        let mut command = towline(lab.host(0), &words);
+        command.env("LD_PRELOAD", &library);
+        command.env("STALL_BEGINS", &begins);
+        command.env("STALL_ENDS", &ends);
+        let sender = End::start(command);
+        let until = Instant::now() + LIMIT;
+        while !begins.exists() {
+            assert!(Instant::now() < until, "nothing was read ahead");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // The system has the large file in memory; the small ones are read ahead together.
+        let second = receiver(2);
+        second.await_counter("transfer_receiver.fill_bytes", BYTES as u64 / 2);
+        fs::write(&ends, "").unwrap();
+        let sent = sender.report(LIMIT);
+        assert_eq!(sent["is_proven"], true, "{sent:#}");
+        for (host, end) in [(1, first), (2, second)] {
+            assert_eq!(end.report(LIMIT)["is_complete"], true);
+            let into = root.join(host.to_string()).join("tree");
+            assert!(is_equal(&root.join("tree"), &into));
+        }
+        println!("the sender's disk stands still: the other receiver is served meanwhile; proven");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
 #[test]
 fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
     isolated(|| {
