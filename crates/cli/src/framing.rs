@@ -5,6 +5,7 @@
 //!   lines    message \n  message \n           a message cannot hold a line feed
 //!   nul      message \0  message \0           a message cannot hold a zero byte
 //!   length   u32 big-endian length | message  anything
+//!   zmq      as lines; ZeroMQ's own form is in the packets (`zmq.rs`)
 //! ```
 
 use std::io::{self, BufRead, Read as _, Write};
@@ -13,7 +14,12 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How messages are told apart in a byte stream.
+use crate::args::Given;
+
+mod zmq;
+pub(crate) use zmq::{Framer, Unframer};
+
+/// How messages are told apart in a byte stream, and, with `Zmq`, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Framing {
@@ -23,6 +29,8 @@ pub(crate) enum Framing {
     Nul,
     /// Each message follows its length as four bytes, most significant first.
     Length,
+    /// Each message is a line; ZeroMQ's frames are put around it in packets, and taken off.
+    Zmq,
 }
 
 /// The longest message that may be read.
@@ -46,6 +54,20 @@ pub(crate) enum Found {
 }
 
 impl Framing {
+    /// Returns the framing of a session: what the user asked for, or else what its profile needs.
+    pub(crate) fn of(asked: Option<Self>, given: &Given) -> Self {
+        let is_zmq = given
+            .values
+            .get("profile")
+            .is_some_and(|name| name == "zmq");
+        asked.unwrap_or(if is_zmq { Self::Zmq } else { Self::Lines })
+    }
+
+    /// Returns true when each message is a line of the byte stream.
+    pub(crate) const fn is_lines(self) -> bool {
+        matches!(self, Self::Lines | Self::Zmq)
+    }
+
     /// Replaces `message` by the next one.
     ///
     /// # Errors
@@ -59,7 +81,7 @@ impl Framing {
     ) -> io::Result<Found> {
         message.clear();
         match self {
-            Self::Lines => read_until(b'\n', input, limit, message),
+            Self::Lines | Self::Zmq => read_until(b'\n', input, limit, message),
             Self::Nul => read_until(0, input, limit, message),
             Self::Length => read_counted(input, limit, message),
         }
@@ -68,7 +90,7 @@ impl Framing {
     /// Returns true when `bytes` begin with a whole message, so that reading it does not wait.
     pub(crate) fn is_whole_in(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Lines => bytes.contains(&b'\n'),
+            Self::Lines | Self::Zmq => bytes.contains(&b'\n'),
             Self::Nul => bytes.contains(&0),
             Self::Length => bytes.split_first_chunk().is_some_and(|(head, rest)| {
                 rest.len() as u64 >= u64::from(u32::from_be_bytes(*head))
@@ -82,7 +104,7 @@ impl Framing {
     /// Those of the output; with `Length`, `InvalidData` for a message of 4 GiB or more.
     pub(crate) fn write(self, output: &mut impl Write, message: &[u8]) -> io::Result<()> {
         match self {
-            Self::Lines => {
+            Self::Lines | Self::Zmq => {
                 output.write_all(message)?;
                 output.write_all(b"\n")
             }
@@ -240,7 +262,7 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let messages = [&b""[..], b"a", &[0xff; 300]];
-        for framing in [Framing::Lines, Framing::Nul, Framing::Length] {
+        for framing in [Framing::Lines, Framing::Nul, Framing::Length, Framing::Zmq] {
             let mut stream = Vec::new();
             for message in messages {
                 framing.write(&mut stream, message).unwrap();

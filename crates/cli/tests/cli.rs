@@ -380,6 +380,49 @@ fn a_message_on_the_command_line_is_sent_alone_and_a_file_sets_flags_of_its_comm
     fs::remove_file(path).unwrap();
 }
 
+#[test]
+fn the_profile_of_zeromq_frames_lines_unless_a_framing_is_given() {
+    let group = [
+        "--group",
+        "239.192.77.43:17543",
+        "--iface",
+        "lo",
+        "--profile",
+        "zmq",
+    ];
+    let lines = piped(&["sub", "--once", "--fail-on", "loss"], &group);
+    let packets = piped(&["sub", "--once", "--framing", "length"], &group);
+    let publisher = piped(&["pub", "the door is open", "--receivers", "2"], &group);
+    let said = text(&publisher.wait_with_output().unwrap().stderr);
+    assert!(said.contains("sent 1 message, 16 B"), "{said}");
+    let [lines, packets] = [lines, packets].map(|sub| sub.wait_with_output().unwrap());
+    assert_eq!(text(&lines.stdout), "the door is open\n");
+    assert!(lines.status.success(), "{}", text(&lines.stderr));
+    let packet = b"\0\0\0\x14\0\0\x11\0the door is open";
+    assert_eq!(packets.stdout, packet);
+
+    // What is not framed is a loss, and is told once.
+    let lines = piped(&["sub", "--once", "--fail-on", "loss"], &group);
+    let words = ["pub", "--framing", "lines", "--receivers", "1"];
+    let mut publisher = piped(&words, &group);
+    let mut input = publisher.stdin.take().unwrap();
+    input.write_all(b"plain\nlines\n").unwrap();
+    drop(input);
+    assert!(publisher.wait().unwrap().success());
+    let output = lines.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
+    assert_eq!(said.matches("give --framing lines").count(), 1, "{said}");
+    assert!(said.contains("dropped: misframed 2"), "{said}");
+
+    for flag in ["--pack", "--fragments-max=2"] {
+        let output = run(&["pub", "-g", "239.192.77.43", "--profile", "zmq", flag]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--framing zmq"), "{said}");
+    }
+}
+
 /// A pipe can be read once.
 #[test]
 fn a_configuration_may_come_by_a_pipe() {

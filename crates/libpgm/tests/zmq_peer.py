@@ -1,6 +1,7 @@
 """One end of a ZeroMQ pub/sub session over PGM: Debian's python3-zmq, unchanged.
 
 zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
+zmq_peer.py say ADDRESS RATE_KBIT              |   zmq_peer.py hear ADDRESS COUNT RATE_KBIT
 
 In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP; tcp has no PGM, and its ZMQ_GROUP is
 the publisher's address), ZMQ_SESSIONS (how many publishers, one after the other), ZMQ_HOLD (the
@@ -48,8 +49,22 @@ def publish(socket, count, size):
     print(f"sent {count} in {took:.3f} s")
 
 
-def subscribe(socket, count):
-    """Receives until the end, or until its patience ends."""
+def say(socket):
+    """Sends messages of one part and of two, an empty one, and one that needs several packets."""
+    time.sleep(1.0)
+    for parts in [b"one"], [b"topic", b"body"], [b""], [b"0" * 5_000]:
+        socket.send_multipart(parts)
+    time.sleep(1.0)
+
+
+def hear(socket, count):
+    """Prints so many messages as they are."""
+    for _ in range(count):
+        print(socket.recv_multipart(), flush=True)
+
+
+def listen(socket):
+    """Waits until the socket can receive."""
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     # ZeroMQ connects on a thread of its own.
     for _ in range(1000):
@@ -58,6 +73,10 @@ def subscribe(socket, count):
         time.sleep(0.01)
     print("ready", flush=True)
     socket.setsockopt(zmq.RCVTIMEO, 1000 * PATIENCE)
+
+
+def subscribe(socket, count):
+    """Receives until the end, or until its patience ends."""
     received, gaps, following, size, first, sessions = 0, 0, 0, 0, 0, SESSIONS
     start = last = time.monotonic()
     while sessions:
@@ -89,12 +108,13 @@ def subscribe(socket, count):
 def main():
     role, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     context = zmq.Context()
-    socket = context.socket(zmq.PUB if role == "pub" else zmq.SUB)
+    is_publisher = role in ("pub", "say")
+    socket = context.socket(zmq.PUB if is_publisher else zmq.SUB)
     socket.setsockopt(zmq.RATE, int(sys.argv[-1]))
     socket.setsockopt(zmq.RECOVERY_IVL, 2_000)
     socket.setsockopt(zmq.RCVHWM, 0)
     # However busy the machine is, what waits in the queue leaves.
-    socket.setsockopt(zmq.LINGER, -1 if role == "pub" else 0)
+    socket.setsockopt(zmq.LINGER, -1 if is_publisher else 0)
     endpoint = f"{TRANSPORT}://{address};{GROUP}:5555"
     if TRANSPORT == "tcp":
         endpoint = f"tcp://{GROUP}:5555"
@@ -106,9 +126,13 @@ def main():
         socket.setsockopt(zmq.SNDHWM, max(10, rate_kbit * 125 // 10 // size))
         (socket.bind if TRANSPORT == "tcp" else socket.connect)(endpoint)
         publish(socket, count, size)
+    elif role == "say":
+        socket.connect(endpoint)
+        say(socket)
     else:
         socket.connect(endpoint)
-        subscribe(socket, count)
+        listen(socket)
+        (hear if role == "hear" else subscribe)(socket, count)
     socket.close()
     context.term()
 

@@ -18,9 +18,14 @@ pub(crate) struct PublishArgs {
     #[arg(value_name = "MESSAGE", conflicts_with = "framing")]
     pub(crate) message: Option<String>,
     /// How the input separates messages: by line ends, by zero bytes, or each after its length
-    /// (u32, big-endian)
-    #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
-    pub(crate) framing: Framing,
+    /// (u32, big-endian); zmq: by line ends, and packets hold ZeroMQ's frames [default: lines; with
+    /// --profile zmq: zmq]
+    ///
+    /// A ZeroMQ subscriber aborts when packets hold anything but its frames. With zmq, each line is
+    /// a message of one part, which may be longer than a packet. With another form, a packet holds
+    /// a message as it is read, also with --profile zmq: then the input has to bring the frames.
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) framing: Option<Framing>,
     /// What to do when the session cannot take another message yet: stop reading standard input
     /// (yes), or drop the message and count it (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
@@ -53,16 +58,20 @@ pub(crate) struct PublishArgs {
           after_long_help = long(SUBSCRIBE_EXAMPLES, SUBSCRIBE_NOTES))]
 pub(crate) struct SubscribeArgs {
     /// How the output separates messages: by line ends, by zero bytes, or each after its length
-    /// (u32, big-endian)
-    #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
-    pub(crate) framing: Framing,
+    /// (u32, big-endian); zmq: by line ends, and packets hold ZeroMQ's frames [default: lines; with
+    /// --profile zmq: zmq]
+    ///
+    /// With zmq, a line is a message of ZeroMQ; a tab precedes each of its parts after the first.
+    /// With another form, the output has what is in each packet, also with --profile zmq.
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) framing: Option<Framing>,
     /// What to do when the program that reads the output is slow: take no more messages, which
     /// holds back senders that wait for receivers (yes), or drop messages and count them (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
     pub(crate) block: YesNo,
-    /// Put the sender's identifier and a tab before each message; only with --framing lines
+    /// Put the sender's identifier and a tab before each message; only with --framing lines or zmq
     #[arg(long)]
     pub(crate) tag: bool,
     /// Take messages only from senders at these addresses or prefixes; 'any' takes all [default:

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     args::PolicyArg,
     failure::{Failure, Verdict},
-    framing::{Framing, Limit},
+    framing::{Framer, Framing, Limit},
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
     report::{CensusReport, LimitedBy, Output, PublishReport, count, lacking},
@@ -41,6 +41,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         publisher,
         watch,
         interrupt: &interrupt,
+        framer: None,
         messages: 0,
         bytes: 0,
         discarded: 0,
@@ -375,6 +376,8 @@ struct Job<'a> {
     publisher: Publisher,
     watch: Watch<'a>,
     interrupt: &'a Interrupt,
+    /// With `--framing zmq`: what makes packets of messages.
+    framer: Option<Framer>,
     messages: u64,
     bytes: u64,
     discarded: u64,
@@ -383,15 +386,24 @@ struct Job<'a> {
 impl Job<'_> {
     /// Sends all of the input, or what came before a signal.
     fn send_input(&mut self) -> Result<SendingEnd, Failure> {
-        if let Some(message) = &self.plan.message {
-            return self.send(message.as_bytes());
+        let (mut bytes_max, mut parameter) = self.publisher.message_limit();
+        if self.plan.framing == Framing::Zmq {
+            // A message may be longer than a packet.
+            self.framer = Some(Framer::new(bytes_max));
+            bytes_max = self.plan.session.config.apdu_bytes_max();
+            parameter = "apdu_bytes_max";
         }
-        let (bytes_max, parameter) = self.publisher.message_limit();
+        if let Some(message) = &self.plan.message {
+            return Ok(match self.send(message.as_bytes())? {
+                SendingEnd::Whole => self.flush(true)?,
+                end => end,
+            });
+        }
         let limit = Limit {
             bytes: bytes_max,
             parameter,
         };
-        if io::stdin().is_terminal() && self.plan.framing == Framing::Lines {
+        if io::stdin().is_terminal() && self.plan.framing.is_lines() {
             self.watch.output.note(FROM_A_TERMINAL);
         }
         let input = Input::start(self.plan.framing, limit, self.publisher.waker()?)?;
@@ -403,11 +415,17 @@ impl Job<'_> {
                             return Ok(SendingEnd::Cut);
                         }
                     }
+                    if self.flush(self.plan.is_blocking)? == SendingEnd::Cut {
+                        return Ok(SendingEnd::Cut);
+                    }
                     self.publisher.turn()?;
                     self.watch.look(&mut self.publisher);
                 }
-                Next::Nothing => self.rest(None)?,
-                Next::End => return Ok(SendingEnd::Whole),
+                Next::Nothing => {
+                    self.pass(false)?;
+                    self.rest(None)?;
+                }
+                Next::End => return self.flush(true),
             }
         }
         Ok(SendingEnd::Cut)
@@ -416,23 +434,67 @@ impl Job<'_> {
     /// Sends a message. If the session cannot take it yet, waits, or with `--block=no` drops the
     /// message. Gives up ([`SendingEnd::Cut`]) when a signal has come.
     fn send(&mut self, message: &[u8]) -> Result<SendingEnd, Failure> {
+        let is_blocking = self.plan.is_blocking;
+        let handed = match &self.framer {
+            None => self.hand_over(message, is_blocking)?,
+            // A message that has begun must go whole: what is dropped is one that has not.
+            Some(_) => self.pass(is_blocking)?,
+        };
+        match handed {
+            Handed::Over => {
+                self.messages += 1;
+                self.bytes += message.len() as u64;
+            }
+            Handed::Back => self.discarded += 1,
+            Handed::Cut => return Ok(SendingEnd::Cut),
+        }
+        if let (Handed::Over, Some(framer)) = (handed, &mut self.framer) {
+            framer.push(message);
+        }
+        Ok(SendingEnd::Whole)
+    }
+
+    /// With `--framing zmq`, sends the packet that is not full, too, because nothing may follow
+    /// soon. Without `is_waiting`, packets for which there is no room go later.
+    fn flush(&mut self, is_waiting: bool) -> Result<SendingEnd, Failure> {
+        self.framer.iter_mut().for_each(Framer::flush);
+        Ok(match self.pass(is_waiting)? {
+            Handed::Cut => SendingEnd::Cut,
+            Handed::Over | Handed::Back => SendingEnd::Whole,
+        })
+    }
+
+    /// Hands over the framer's packets, in order.
+    fn pass(&mut self, is_waiting: bool) -> Result<Handed, Failure> {
+        while let Some(packet) = self.next_packet() {
+            let handed = self.hand_over(&packet, is_waiting)?;
+            if handed != Handed::Over {
+                if let Some(framer) = &mut self.framer {
+                    framer.packets.push_front(packet);
+                }
+                return Ok(handed);
+            }
+        }
+        Ok(Handed::Over)
+    }
+
+    fn next_packet(&mut self) -> Option<Vec<u8>> {
+        self.framer.as_mut()?.packets.pop_front()
+    }
+
+    /// Hands bytes over to the session as one of its messages. With `is_waiting`, waits until it
+    /// can take them.
+    fn hand_over(&mut self, bytes: &[u8], is_waiting: bool) -> Result<Handed, Failure> {
         while !self.interrupt.is_requested() {
-            let until = match self.publisher.try_send(message)? {
-                SendStatus::Taken => {
-                    self.messages += 1;
-                    self.bytes += message.len() as u64;
-                    return Ok(SendingEnd::Whole);
-                }
-                _ if !self.plan.is_blocking => {
-                    self.discarded += 1;
-                    return Ok(SendingEnd::Whole);
-                }
+            let until = match self.publisher.try_send(bytes)? {
+                SendStatus::Taken => return Ok(Handed::Over),
+                _ if !is_waiting => return Ok(Handed::Back),
                 SendStatus::RateLimited { until } => Some(until),
                 _ => None,
             };
             self.rest(until)?;
         }
-        Ok(SendingEnd::Cut)
+        Ok(Handed::Cut)
     }
 
     /// Does the session's work. If there is none, waits for some, at most until `until` and at most
@@ -468,6 +530,16 @@ impl Job<'_> {
             counters,
         }
     }
+}
+
+/// What became of bytes that were handed over to the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handed {
+    Over,
+    /// The session cannot take them yet.
+    Back,
+    /// A signal has come.
+    Cut,
 }
 
 /// A hint for a person who types the messages.

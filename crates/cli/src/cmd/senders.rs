@@ -23,6 +23,8 @@ pub(super) struct Senders {
     known: BTreeMap<u32, Known>,
     /// The user was told that two hosts send as one sender; once is enough.
     is_sharing_told: bool,
+    /// The user was told that a sender does not frame messages as ZeroMQ does; once is enough.
+    is_misframing_told: bool,
     /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
@@ -155,6 +157,17 @@ impl Senders {
         if let Some(known) = self.known.get_mut(&session).filter(is_news) {
             known.called = Some(called);
             self.say(text);
+        }
+    }
+
+    /// Notes that a packet of a sender did not hold ZeroMQ's frames.
+    pub(super) fn misframed(&mut self, session: u32) {
+        if !std::mem::replace(&mut self.is_misframing_told, true) {
+            let name = self.label(session);
+            self.say(format!(
+                "warning: sender {name} sends what is not in ZeroMQ's frames, and it is left out; \
+                 for messages of Towline or OpenPGM give --framing lines"
+            ));
         }
     }
 

@@ -1,6 +1,7 @@
 //! `towline sub`.
 
 use std::{
+    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     args::FailOn,
     failure::{Failure, Verdict},
+    framing::{Framing, Unframer},
     interrupt::Interrupt,
     plan::{SessionPlan, SubscribePlan},
     report::{MessageLine, Output, SubscribeReport, count},
@@ -40,7 +42,11 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     for remark in sink.senders.last_remarks() {
         output.note(&remark);
     }
-    let counters = counters(|snapshot| subscriber.snapshot(snapshot));
+    let mut counters = counters(|snapshot| subscriber.snapshot(snapshot));
+    if sink.misframed > 0 {
+        let reason = "drop.misframed".to_owned();
+        counters.0.insert(reason, sink.misframed);
+    }
     let mut report = SubscribeReport {
         group: plan.session.place.to_string(),
         messages: sink.messages,
@@ -78,9 +84,10 @@ fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<S
             "{senders} did not end the session: whether anything is missing is not known"
         ));
     }
-    let lost = report.lost_packets + report.discarded;
+    let lost_packets = report.lost_packets + report.drops.get("misframed");
+    let lost = lost_packets + report.discarded;
     (plan.fail_on != FailOn::None && lost > 0).then(|| {
-        let packets = count(report.lost_packets, "packet");
+        let packets = count(lost_packets, "packet");
         let messages = count(report.discarded, "message");
         format!("{packets} lost, {messages} discarded")
     })
@@ -202,6 +209,10 @@ struct Printer<'a> {
     /// The times of the first and the last message; `None` before the first.
     span: Option<(Instant, Instant)>,
     senders: Senders,
+    /// With `--framing zmq`: what reads the messages of each sender.
+    unframers: BTreeMap<u32, Unframer>,
+    /// How many packets did not hold ZeroMQ's frames, and were left out from there on.
+    misframed: u64,
     messages: u64,
     bytes: u64,
     discarded: u64,
@@ -216,6 +227,8 @@ impl<'a> Printer<'a> {
             is_json: output.is_json(),
             span: None,
             senders: Senders::default(),
+            unframers: BTreeMap::new(),
+            misframed: 0,
             messages: 0,
             bytes: 0,
             discarded: 0,
@@ -242,13 +255,8 @@ impl<'a> Printer<'a> {
         self.writer.pass(&mut self.buffer)
     }
 
-    fn finish(self) -> Result<(), Failure> {
-        self.writer.finish(self.buffer)
-    }
-}
-
-impl MessageSink for Printer<'_> {
-    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+    /// Writes a message in the form of the output.
+    fn print(&mut self, session: u32, position: u64, data: &[u8]) {
         if self.plan.count.is_some_and(|count| self.messages >= count) {
             return;
         }
@@ -273,7 +281,43 @@ impl MessageSink for Printer<'_> {
         written.expect("a message is shorter than 4 GiB, and memory takes every write");
     }
 
+    /// Takes a sender's packet with ZeroMQ's frames, and writes each message that it completes.
+    fn unframe(&mut self, session: u32, position: u64, packet: &[u8]) {
+        let bytes_max = self.plan.session.config.apdu_bytes_max();
+        let unframer = self.unframers.remove(&session);
+        let mut unframer = unframer.unwrap_or_else(|| Unframer::new(bytes_max));
+        let taken = unframer.take(packet, |message| self.print(session, position, message));
+        self.unframers.insert(session, unframer);
+        if taken.is_err() {
+            self.misframed += 1;
+            self.senders.misframed(session);
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        self.writer.finish(self.buffer)
+    }
+}
+
+impl MessageSink for Printer<'_> {
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+        match self.plan.framing {
+            Framing::Zmq => self.unframe(session, position, data),
+            _ => self.print(session, position, data),
+        }
+    }
+
     fn event(&mut self, event: SessionEvent) {
+        // What follows a loss or an end, or comes from a new sender, continues no message.
+        if let SessionEvent::Found { session, .. }
+        | SessionEvent::Lost { session, .. }
+        | SessionEvent::Ended { session }
+        | SessionEvent::Expired { session }
+        | SessionEvent::Reset { session }
+        | SessionEvent::Dropped { session, .. } = event
+        {
+            self.unframers.remove(&session);
+        }
         self.senders.take(&event);
     }
 

@@ -38,9 +38,13 @@ impl PublishPlan {
     pub(crate) fn new(args: &PublishArgs) -> Result<Self, Failure> {
         let session = SessionPlan::new(args.session.given())?;
         check_reports(args.receivers, args.policy, &session)?;
+        let framing = Framing::of(args.framing, args.session.given());
+        if framing == Framing::Zmq {
+            check_zmq(&session)?;
+        }
         Ok(Self {
             message: args.message.clone(),
-            framing: args.framing,
+            framing,
             is_blocking: args.block,
             policy: args.policy,
             receivers: args.receivers,
@@ -77,12 +81,14 @@ impl Plan for SubscribePlan {
 
 impl SubscribePlan {
     pub(crate) fn new(args: &SubscribeArgs) -> Result<Self, Failure> {
-        if args.tag && args.framing != Framing::Lines {
-            let text = "--tag works with --framing lines only: leave --tag or --framing out";
+        let framing = Framing::of(args.framing, args.session.given());
+        if args.tag && !framing.is_lines() {
+            let text =
+                "--tag works with --framing lines and zmq only: leave --tag or --framing out";
             return Err(Failure::usage(text));
         }
         Ok(Self {
-            framing: args.framing,
+            framing,
             is_blocking: args.block,
             is_tagged: args.tag,
             allowed: args.from.clone(),
@@ -93,6 +99,23 @@ impl SubscribePlan {
             session: SessionPlan::new(args.session.given())?,
         })
     }
+}
+
+/// Refuses what ZeroMQ cannot read: it aborts when messages share packets or come in fragments.
+fn check_zmq(session: &SessionPlan) -> Result<(), Failure> {
+    if session.config.pack() {
+        return Err(Failure::usage(
+            "--pack is for Towline's receivers alone, and --framing zmq, given or the default with \
+             --profile zmq, fills packets by itself: leave out --pack",
+        ));
+    }
+    if session.config.fragments_max() != 1 {
+        return Err(Failure::usage(
+            "--framing zmq needs --fragments-max 1, which --profile zmq sets: ZeroMQ cannot read \
+             fragments",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses options that need reports when reports are turned off.

@@ -20,7 +20,7 @@ use cell::{Carrier, Cell, Parity, Scale, Story};
 use peer::{Content, Peer};
 
 use crate::{
-    ends::{End, alone},
+    ends::{End, alone, towline},
     signals::Place,
     tshark::{Recorded, is_there, record},
 };
@@ -211,6 +211,49 @@ fn openpgm_and_zeromq_ignore_our_spm_option() {
                 assert!(options.iter().any(is_ours), "{cell}: {options:?}");
             }
         }
+    });
+}
+
+/// `--profile zmq` alone is enough at Towline's end, with plain lines on both sides of it.
+#[test]
+fn lines_become_messages_of_zeromq_and_its_messages_become_lines() {
+    alone(|| {
+        if !are_there([Peer::Towline, Peer::ZeroMq]) {
+            return;
+        }
+        let lab = Cell::hosts();
+        let cell = lossless(Peer::Towline, Peer::ZeroMq, Parity::No);
+        let limit = Duration::from_secs(60);
+        let tool = env!("CARGO_BIN_EXE_towline");
+        let session = "-g 239.192.7.1 --profile zmq";
+        let long = "0".repeat(5_000);
+
+        let hears = End::start(peer::zmq(lab.host(1), cell, "hear 4 20000"));
+        hears.await_said("ready");
+        let mut publish = lab.host(0).command("sh");
+        let input = r"printf 'one\ntopic\tbody\n\n%05000d\n' 0";
+        publish.args([
+            "-c",
+            &format!("{input} | {tool} pub {session} --linger 10s"),
+        ]);
+        let publish = End::start(publish);
+        let (status, _, heard) = hears.finish_all(limit);
+        let wanted = format!("[b'one']\n[b'topic\\tbody']\n[b'']\n[b'{long}']\n");
+        assert_eq!(heard, format!("ready\n{wanted}"), "{status}");
+        let (status, _, said) = publish.finish_all(limit);
+        assert!(
+            status.success() && said.contains("sent 4 messages, 5.01 kB"),
+            "{said}"
+        );
+
+        let words = format!("sub {session} --count 4 --timeout 40s");
+        let subscribe = End::start(towline(lab.host(1), &words));
+        subscribe.await_session();
+        let says = End::start(peer::zmq(lab.host(0), cell, "say 20000"));
+        let (status, lines, said) = subscribe.finish_all(limit);
+        let wanted = format!("one\ntopic\tbody\n\n{long}\n");
+        assert!(status.success() && lines == wanted.as_bytes(), "{said}");
+        assert!(says.finish(limit).0.success());
     });
 }
 

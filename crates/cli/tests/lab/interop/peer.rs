@@ -386,7 +386,7 @@ fn talk(host: &Host, cell: Cell, words: &str) -> Command {
     command
 }
 
-fn zmq(host: &Host, cell: Cell, words: &str) -> Command {
+pub(super) fn zmq(host: &Host, cell: Cell, words: &str) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../libpgm/tests/zmq_peer.py");
     let (role, rest) = words.split_once(' ').unwrap();
     let address = address(host, cell.carrier);
