@@ -68,7 +68,7 @@ pub(crate) use rtt::{
 
 mod session;
 pub(crate) use session::{
-    Given, Receiving, Sending, SessionArgs, flag, metrics_address, session_options,
+    Given, Receiving, Sending, SessionArgs, flag, metrics_address, session_options, with_flags,
 };
 
 mod stats;

@@ -10,7 +10,12 @@ use std::{
 use serde::Serialize;
 use towline::text::printable_lines;
 
-use crate::{args::OutputArgs, failure::Failure, log, plan::Plan};
+use crate::{
+    args::{OutputArgs, with_flags},
+    failure::Failure,
+    log,
+    plan::Plan,
+};
 
 mod capture;
 pub(crate) use capture::{CaptureReport, ReplayReport, last_second, ring_remedy};
@@ -168,9 +173,9 @@ impl Output {
     }
 
     /// Prints a line as [`Output::note`] does, about something that works, but not as the user
-    /// asked.
+    /// asked. Spells settings that the library names as flags.
     pub(crate) fn warn(&self, text: &str) {
-        self.note(&format!("warning: {text}"));
+        self.note(&format!("warning: {}", with_flags(text)));
     }
 
     /// Prints a line for the person who wants to know more, with `--verbose`.

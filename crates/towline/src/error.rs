@@ -182,7 +182,10 @@ fn too_long_text(max: usize, parameter: &str) -> String {
                 "frame_bytes_max" => "frame",
                 _ => "message",
             };
-            format!("the {what} is longer than the {max} bytes that can be sent; raise {parameter}")
+            format!(
+                "the {what} is longer than the {max} bytes that can be sent; send shorter ones, or \
+                 raise `{parameter}`"
+            )
         }
     }
 }

@@ -192,7 +192,7 @@ impl SessionBuilder {
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
             let cause = "its ends check the key on the connection that carries reports";
             let remedy = if self.reports {
-                "leave out strict_pgm, or leave out the key"
+                "leave out `strict_pgm`, or leave out the key"
             } else {
                 "let receivers report, or leave out the key"
             };

@@ -168,7 +168,7 @@ fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
             .unwrap();
         let refused = publisher.try_send(&vec![0; max + 1]).unwrap_err();
         assert!(
-            refused.to_string().contains("raise fragments_max"),
+            refused.to_string().contains("raise `fragments_max`"),
             "{refused}"
         );
         let mut publisher = PublisherThread::spawn(publisher, Duration::from_secs(10)).unwrap();

@@ -193,6 +193,16 @@ pub(crate) fn flag(name: &str) -> String {
     name.replace('_', "-")
 }
 
+/// Spells the settings in a text of the library as flags. The library writes their names between
+/// backticks.
+pub(crate) fn with_flags(text: &str) -> String {
+    let options = SESSION_OPTIONS.iter().map(|option| option.name);
+    let names = options.chain(PARAMETERS.iter().map(|parameter| parameter.name));
+    names.fold(text.to_owned(), |text, name| {
+        text.replace(&format!("`{name}`"), &format!("--{}", flag(name)))
+    })
+}
+
 const fn is_for(role: Role, end: Role) -> bool {
     matches!(
         (role, end),

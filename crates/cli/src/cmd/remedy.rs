@@ -2,12 +2,14 @@
 
 use towline::{Missing, Remedy};
 
+use crate::args::with_flags;
+
 /// Makes the text of an error: the problem, then the remedy if there is one.
 pub(super) fn worded(problem: String, remedy: Option<&Remedy>) -> String {
-    match remedy {
+    with_flags(&match remedy {
         Some(remedy) => format!("{problem}; {}", words(remedy)),
         None => problem,
-    }
+    })
 }
 
 fn words(remedy: &Remedy) -> String {
@@ -64,6 +66,15 @@ fn words(remedy: &Remedy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_the_library_names_become_flags() {
+        let remedy = Remedy::from("leave out `strict_pgm` or `key_file`; not `ls` or `pgm_portal`");
+        assert_eq!(
+            worded("cannot".into(), Some(&remedy)),
+            "cannot; leave out --strict-pgm or --key-file; not `ls` or `pgm_portal`"
+        );
+    }
 
     #[test]
     fn remedies_that_mean_a_flag_name_it() {
