@@ -80,7 +80,7 @@ fn help_of_every_command() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let wrong: [&[&str]; 15] = [
+    let wrong: [&[&str]; 17] = [
         &["pub"],
         &["sub", "--group", "239.1.1.1:0"],
         &["sub", "--group", "239.1.1.1", "--hops", "0"],
@@ -104,6 +104,8 @@ fn errors_say_what_to_do() {
         &["pub", "-g", "239.1.1.1", "--rate", "10"],
         &["demo", "--rate", "10"],
         &["relay", "239.1.1.1@lo:7500", "10.0.0.2:7501"],
+        &["relay", "239.1.1.1@lo:17551", "239.1.1.1@lo:17551"],
+        &["relay", "239.1.1.1@lo:17551", "127.0.0.9:17551"],
         &["stat", "1"],
         &["stat", "4200000"],
         &["sub", "-g", "239.1.1.1", "--config", "no/such/file.toml"],

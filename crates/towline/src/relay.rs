@@ -1,11 +1,14 @@
 //! The type by which an application runs a relay. A relay brings the sessions of one network to
 //! other networks that have no route to it.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
 
 use base::{Instant, Io as _, PathId};
 use driver::{Driver, Turn};
-use net::{Group, Intercept, SystemError, WaysIo};
+use net::{Encapsulation, Group, Intercept, Remedy, SystemError, WaysIo, interface::Choice};
 use pgm::{ElementSetup, ElementTimers, Way};
 
 use crate::{
@@ -32,35 +35,27 @@ impl RelayBuilder {
     /// Opens the sockets of all ways (the networks that the relay joins).
     ///
     /// # Errors
-    /// When there are fewer than 2 or more than 64 ways, or their PGM ports differ; when an
-    /// interface cannot be used, or the system refuses.
+    /// When there are fewer than 2 or more than 64 ways, their PGM ports differ, two ways need the
+    /// same port of the same address, or a way leads to this host itself; when an interface cannot
+    /// be used, or the system refuses.
     pub fn open(self) -> Result<Relay, Error> {
         let first = self.ways.first();
         let (Some(first), 2..=WAYS_MAX) = (first, self.ways.len()) else {
             return Err(wrong_count(self.ways.len()).into());
         };
         let destination_port = port_of(first);
+        let chosen = self.choose(first)?;
         let (mut ways, mut ios, mut joined, mut warnings) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
-            if port_of(session) != destination_port {
-                let cause = format!(
-                    "its PGM port is {}, and that of {} is {destination_port}",
-                    port_of(session),
-                    first.place
-                );
-                let error = SystemError::refused("relay to", &session.place, cause);
-                let advice = "give all groups the same port, or all sessions the same `pgm_port`";
-                return Err(error.advise(advice.to_owned()).into());
-            }
-            let Sockets { mut io, choice } =
-                session.open_sockets(net::Role::Source, |mut it| {
-                    it.path = path;
-                    // The relay queues nothing: bytes that one end of a connection does not take
-                    // stay unread at the other end.
-                    it.options.link_queue_bytes = 0;
-                    it
-                })?;
+        for ((path, session), chosen) in (0_u8..).map(PathId).zip(&self.ways).zip(chosen) {
+            let opened = session.open_chosen(chosen, net::Role::Source, |mut it| {
+                it.path = path;
+                // The relay queues nothing: bytes that one end of a connection does not take stay
+                // unread at the other end.
+                it.options.link_queue_bytes = 0;
+                it
+            });
+            let Sockets { mut io, choice } = opened.map_err(of_a_relay)?;
             let group = io.setup().destination;
             let control = io.listen((choice.local, session.control_port).into())?;
             ways.push(Way {
@@ -96,6 +91,51 @@ impl RelayBuilder {
             ways: joined,
             warnings,
         })
+    }
+
+    /// Chooses the interface of each way, and checks that the ways fit together. Opens nothing.
+    fn choose(&self, first: &SessionBuilder) -> Result<Vec<(SocketAddr, Choice)>, Error> {
+        let mut chosen: Vec<(SocketAddr, Choice)> = Vec::new();
+        for session in &self.ways {
+            let refused = |cause: String, advice: &str| {
+                let error = SystemError::refused("relay to", &session.place, cause);
+                Err(error.advise(advice).into())
+            };
+            let (port, first_port) = (port_of(session), port_of(first));
+            if port != first_port {
+                let first = &first.place;
+                return refused(
+                    format!("its PGM port is {port}, and that of {first} is {first_port}"),
+                    "give all groups the same port, or all sessions the same `pgm_port`",
+                );
+            }
+            let (to, by) = session.choose()?;
+            if to.ip() == by.local {
+                return refused(
+                    "this is the relay's own address".to_owned(),
+                    "name the host at the other end of the tunnel",
+                );
+            }
+            // Each way has a socket of its own at its local address and its UDP port.
+            let is_udp = session.sockets.encapsulation == Encapsulation::Udp;
+            let clash = chosen.iter().position(|(other, at)| {
+                let is_same_port = *other == to || (is_udp && other.port() == to.port());
+                is_same_port && at.local == by.local && at.interface.index == by.interface.index
+            });
+            if let Some(earlier) = clash {
+                let (place, interface) = (&self.ways[earlier].place, &by.interface.name);
+                if chosen[earlier].0 == to {
+                    let cause = format!("it is the same network as {place}");
+                    return refused(cause, "name each network once");
+                }
+                return refused(
+                    format!("on {interface} it has the same UDP port as {place}"),
+                    "write different ports, and give `pgm_port`, the senders' PGM port",
+                );
+            }
+            chosen.push((to, by));
+        }
+        Ok(chosen)
     }
 }
 
@@ -228,6 +268,20 @@ fn wrong_count(named: usize) -> SystemError {
         (cause, "name fewer")
     };
     SystemError::refused("open", "a relay", cause).advise(remedy)
+}
+
+/// Replaces the remedy for a port in use, which is for one sender and its receivers: a relay and
+/// the ends of its sessions change their port together.
+fn of_a_relay(error: Error) -> Error {
+    match error {
+        Error::System(fault) if fault.remedy() == Some(&Remedy::StopOtherSender) => {
+            let advice = "another relay or sender, or a receiver of a unicast session, uses this \
+                          address and port on this host: stop it, or give this relay and all ends \
+                          of its sessions another port";
+            fault.advise(advice).into()
+        }
+        error => error,
+    }
 }
 
 /// Returns the PGM data-destination port of a session.

@@ -218,20 +218,43 @@ impl SessionBuilder {
         })
     }
 
-    /// Opens the sockets of the place on the interface that the user names, or else on the one that
-    /// the kernel's route takes. `settle` adapts the setup to this session. The returned
-    /// `choice.notes` also holds the caution about the group and the warnings of the sockets.
+    /// Looks up the address of the place, and chooses its interface: the one that the user names,
+    /// or else the one that the kernel's route takes. Opens nothing.
+    pub(crate) fn choose(&self) -> Result<(SocketAddr, Choice), Error> {
+        self.sockets.check()?;
+        let group = self.group()?;
+        let destination = group.resolve()?;
+        let written = group.interface().map(str::parse).transpose()?;
+        let wanted = self.interface.clone().or(written);
+        let choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
+        Ok((destination, choice))
+    }
+
+    fn group(&self) -> Result<&Group, Error> {
+        let group = self.place.group();
+        Ok(group.ok_or_else(|| self.place.no_packets())?)
+    }
+
+    /// Opens the sockets of the place on the interface that [`SessionBuilder::choose`] gives.
+    /// `settle` adapts the setup to this session. The returned `choice.notes` also holds the
+    /// caution about the group and the warnings of the sockets.
     pub(crate) fn open_sockets(
         &self,
         role: net::Role,
         settle: impl FnOnce(UdpSetup) -> UdpSetup,
     ) -> Result<Sockets, Error> {
-        self.sockets.check()?;
-        let group = self.place.group().ok_or_else(|| self.place.no_packets())?;
-        let destination = group.resolve()?;
-        let written = group.interface().map(str::parse).transpose()?;
-        let wanted = self.interface.clone().or(written);
-        let mut choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
+        self.open_chosen(self.choose()?, role, settle)
+    }
+
+    /// Opens the sockets of the place, as [`SessionBuilder::open_sockets`] does, on an interface
+    /// that was chosen before.
+    pub(crate) fn open_chosen(
+        &self,
+        (destination, mut choice): (SocketAddr, Choice),
+        role: net::Role,
+        settle: impl FnOnce(UdpSetup) -> UdpSetup,
+    ) -> Result<Sockets, Error> {
+        let group = self.group()?;
         let mut sockets = self.sockets.clone();
         if let Some(bytes) = choice.interface.gso_bytes_max {
             sockets.gso_bytes_max = bytes as usize;

@@ -362,6 +362,23 @@ fn an_unusable_interface_is_refused_with_the_reason() {
 }
 
 #[test]
+fn networks_of_a_relay_that_cannot_be_joined_are_refused() {
+    let group = "239.192.77.33@lo:17533";
+    for (other, problem, remedy) in [
+        (group, "the same network as 239.192.77.33@lo:17533", "once"),
+        ("127.0.0.33:17533", "the same UDP port as", "`pgm_port`"),
+        ("127.0.0.1:17534", "own address", "the other end"),
+    ] {
+        let way = |place: &str| SessionBuilder::new(place.parse().unwrap()).pgm_port(17590);
+        let refused = Relay::builder([way(group), way(other)]).open().unwrap_err();
+        let text = refused.to_string();
+        let begin = format!("cannot relay to {other}: ");
+        assert!(text.starts_with(&begin), "{text}");
+        assert!(text.contains(problem) && text.contains(remedy), "{text}");
+    }
+}
+
+#[test]
 fn each_network_of_a_relay_has_the_faults_of_its_own_session() {
     let way = |last: u8, faults: &str| {
         let place: Group = format!("127.0.0.{last}:175{last}").parse().unwrap();
