@@ -205,6 +205,10 @@ impl SessionBuilder {
         let shares_port = !config.strict_pgm();
         let Sockets { io, choice } =
             self.open_sockets(role, |setup| setup.shares_port(shares_port))?;
+        let mut warnings = choice.notes;
+        if let Some(profile) = self.profile {
+            warnings.extend(profile.cautions(role, &config, self.key.is_some()));
+        }
         Ok(Opened {
             batch: io.batch(),
             destination: io.setup().destination,
@@ -214,7 +218,7 @@ impl SessionBuilder {
             interface: choice.interface.name.clone(),
             #[cfg(feature = "files")]
             adapter: Some(choice.interface),
-            warnings: choice.notes,
+            warnings,
         })
     }
 

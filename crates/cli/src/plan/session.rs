@@ -67,14 +67,15 @@ pub(crate) struct SessionPlan {
     #[serde(serialize_with = "parameters")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) config: Config,
+    /// The profile whose settings the other fields already have, unless flags override them.
+    #[serde(skip)]
+    profile: Option<&'static Profile>,
 }
 
 impl SessionPlan {
     /// Combines flags and defaults.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
-        let profile = given.values.get("profile");
-        let profile = profile.and_then(|name| Profile::named(name));
-        let port = profile.map_or(Group::PORT, |profile| profile.port);
+        let port = profile(given).map_or(Group::PORT, |profile| profile.port);
         let group: Group = Settings::new(given)
             .parse("group", |text| Group::parse(text, port))?
             .ok_or_else(|| Failure::usage("name the group, as in --group 239.192.0.1:7500"))?;
@@ -124,6 +125,7 @@ impl SessionPlan {
             metrics: settings.parse("metrics", metrics_address)?,
             faults: settings.parse("faults", str::parse)?.unwrap_or_default(),
             config: settings.config()?,
+            profile: profile(given),
             place,
         })
     }
@@ -146,7 +148,14 @@ impl SessionPlan {
 
     /// Makes the settings of a session at `place` (on the interface that it names) from this plan.
     pub(crate) fn session_at(&self, place: Place) -> SessionBuilder {
-        let session = SessionBuilder::at(place)
+        let mut session = SessionBuilder::at(place);
+        if let Some(profile) = self.profile {
+            // Only for the library's warnings: this plan's own values replace all that it sets.
+            session = session
+                .set("profile", profile.name)
+                .expect("every profile is valid");
+        }
+        let session = session
             .sockets(self.sockets())
             .config(self.config.to_builder())
             .faults(self.faults)
@@ -159,6 +168,11 @@ impl SessionPlan {
             None => session,
         }
     }
+}
+
+fn profile(given: &Given) -> Option<&'static Profile> {
+    let name = given.values.get("profile");
+    name.and_then(|name| Profile::named(name))
 }
 
 /// The options that still have a meaning in a session over TCP.

@@ -5,6 +5,8 @@
 //! that the user gives override those of the profile, by the rule of [`Profile::beside`]. The table
 //! has only what is published about the other implementations.
 
+use pgm::{Config, FecForm};
+
 #[cfg(test)]
 mod golden;
 
@@ -46,6 +48,27 @@ impl Profile {
             let is_outranked = is_given(name) || (gives_bounds && *name == HEARTBEAT_LIST);
             !is_outranked
         })
+    }
+
+    /// Says what is known to fail at the other implementation when an end in `role` has these
+    /// parameters and, with `has_key`, a key. One sentence each, with what to leave out.
+    pub(super) fn cautions(
+        &self,
+        role: net::Role,
+        config: &Config,
+        has_key: bool,
+    ) -> impl Iterator<Item = String> {
+        let is_sender = role == net::Role::Source;
+        CAUTIONS
+            .iter()
+            .filter(move |caution| {
+                let is_met = match caution.cause {
+                    Cause::Sent(is_met) => is_sender && is_met(config),
+                    Cause::Key => has_key,
+                };
+                is_met && caution.profiles.contains(&self.name)
+            })
+            .map(|caution| caution.text.to_owned())
     }
 
     /// Checks that a value of the option `profile` names a profile.
@@ -158,6 +181,62 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
+/// Something that the implementation of a profile cannot take.
+struct Caution {
+    /// The names of the profiles.
+    profiles: &'static [&'static str],
+    cause: Cause,
+    /// What happens at the other end, and which settings (between backticks) cause it.
+    text: &'static str,
+}
+
+enum Cause {
+    /// A sender has parameters for which this is true.
+    Sent(fn(&Config) -> bool),
+    /// This end has a key.
+    Key,
+}
+
+/// The profiles of programs whose receivers run on libpgm.
+const ON_LIBPGM: &[&str] = &["openpgm", "zmq"];
+
+/// Seen with libpgm 5.3.128 and ZeroMQ 4.3.4.
+const CAUTIONS: &[Caution] = &[
+    Caution {
+        profiles: ON_LIBPGM,
+        cause: Cause::Sent(|it| it.fec_proactive() > 0 || it.fec_proactive_max() > 0),
+        text: "receivers on libpgm abort at parity that they did not ask for: leave out \
+               `fec_proactive` and `fec_proactive_max`",
+    },
+    Caution {
+        profiles: ON_LIBPGM,
+        cause: Cause::Sent(|it| it.fec_group() > 0 && it.fec_form() == FecForm::Rfc),
+        text: "receivers on libpgm give out nothing when parity is offered in the RFC's form: give \
+               `fec_form` openpgm, or leave out `fec_group`",
+    },
+    Caution {
+        profiles: &["openpgm"],
+        cause: Cause::Sent(Config::pack),
+        text: "OpenPGM's receivers take all messages in a packet for one message: leave out `pack`",
+    },
+    Caution {
+        profiles: &["zmq"],
+        cause: Cause::Sent(Config::pack),
+        text: "ZeroMQ aborts when several messages are in a packet: leave out `pack`",
+    },
+    Caution {
+        profiles: &["zmq"],
+        cause: Cause::Sent(|it| it.fragments_max() > 1),
+        text: "ZeroMQ stops at a message of several packets: leave out `fragments_max`",
+    },
+    Caution {
+        profiles: ON_LIBPGM,
+        cause: Cause::Key,
+        text: "programs on libpgm have no keys: neither end can read the other's packets; leave \
+               out `key_file`",
+    },
+];
+
 const HEARTBEAT_LIST: &str = "spm_heartbeat";
 /// The bounds that the parameter `spm_heartbeat`, a list of intervals, overrides.
 const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
@@ -196,6 +275,51 @@ mod tests {
             .unwrap();
         let config = session.config.build().unwrap();
         (session, names.map(|name| config.value(name).unwrap()))
+    }
+
+    #[test]
+    fn settings_that_the_other_end_cannot_take_are_warned_of() {
+        use net::Role::{Receiver, Source};
+        let told = |profile: &str, role, settings: &[(&str, &str)], has_key| {
+            let settings = [&[("profile", profile)][..], settings].concat();
+            let (session, []) = made(&settings, []);
+            let config = session.config.build().unwrap();
+            let cautions = session.profile.unwrap().cautions(role, &config, has_key);
+            cautions.collect::<Vec<_>>().join("\n")
+        };
+        let parity = ("fec-group", "8");
+        let proactive = [parity, ("fec-proactive", "2")];
+        let pack = [("pack", "true")];
+        for (profile, settings, part) in [
+            ("openpgm", &proactive[..], "abort at parity"),
+            (
+                "openpgm",
+                &[parity, ("fec-form", "rfc")][..],
+                "the RFC's form",
+            ),
+            ("openpgm", &pack[..], "for one message: leave out `pack`"),
+            ("zmq", &proactive[..], "abort at parity"),
+            ("zmq", &[parity][..], "give `fec_form` openpgm"),
+            ("zmq", &pack[..], "ZeroMQ aborts"),
+            (
+                "zmq",
+                &[("fragments-max", "2")][..],
+                "leave out `fragments_max`",
+            ),
+        ] {
+            let text = told(profile, Source, settings, false);
+            assert!(text.contains(part), "{profile} {settings:?}: {text}");
+            assert_eq!(told(profile, Receiver, settings, false), "");
+        }
+        for profile in ["openpgm", "zmq"] {
+            for role in [Source, Receiver] {
+                assert!(told(profile, role, &[], true).contains("no keys"));
+                assert_eq!(told(profile, role, &[], false), "");
+            }
+        }
+        assert_eq!(told("openpgm", Source, &[parity], false), "");
+        // Nobody has seen what the others do.
+        assert_eq!(told("tibco", Source, &proactive, false), "");
     }
 
     #[test]
