@@ -50,7 +50,7 @@ pub(crate) struct TopArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  towline stat 4711
+  towline stat 4711 --nonzero
   towline stat 4711 source.rdata_packets
   towline stat 4711 --format prometheus > towline.prom")]
 pub(crate) struct StatArgs {
@@ -60,6 +60,9 @@ pub(crate) struct StatArgs {
     /// Print only this counter, as NAME or SET.NAME
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Leave out counters that are zero
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) nonzero: bool,
     /// Output format; prometheus and --json exclude each other
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: StatFormat,

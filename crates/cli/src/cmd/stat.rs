@@ -15,6 +15,11 @@ use crate::{
 
 pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> {
     let mut process = read(args.pid)?;
+    if args.nonzero {
+        for session in &mut process.sessions {
+            session.counters.retain(|counter| counter.value != 0);
+        }
+    }
     if let Some(name) = &args.name {
         for session in &mut process.sessions {
             session.counters.retain(|counter| counter.is_called(name));
@@ -55,8 +60,8 @@ pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
             ))
         }
         io::ErrorKind::NotFound => Failure::Environment(format!(
-            "process {pid} is not a towline command of this user with an open session; \
-             `towline top` lists the processes that are"
+            "process {pid} has no session of Towline that this user can see; `towline top` lists \
+             the processes that have one"
         )),
         _ => Failure::system(&format!("reading the counters of process {pid}"), &error),
     })

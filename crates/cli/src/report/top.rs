@@ -48,7 +48,7 @@ impl Document for TopReport {
 
     fn text(&self) -> String {
         if self.processes.is_empty() {
-            return "no towline command of this user has an open session\n".to_owned();
+            return "no process of this user has a session of Towline\n".to_owned();
         }
         let mut text = String::new();
         for process in &self.processes {

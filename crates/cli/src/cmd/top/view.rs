@@ -114,7 +114,7 @@ impl View {
             return draw_empty(
                 frame,
                 middle,
-                "no towline command of this user has an open session",
+                "no process of this user has a session of Towline",
             );
         }
         let is_wide = middle.width >= WIDE;

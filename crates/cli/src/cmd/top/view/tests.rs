@@ -114,9 +114,7 @@ fn nobody_is_said_and_a_session_that_ends_is_closed() {
     view.look(processes(3).split_off(1), Instant::now());
     assert_eq!((view.page, view.chosen), (Page::Sessions, Some((4712, 0))));
     view.look(Vec::new(), Instant::now());
-    assert!(
-        shown(&mut view, 80, 5).contains("no towline command of this user has an open session")
-    );
+    assert!(shown(&mut view, 80, 5).contains("no process of this user has a session of Towline"));
     assert_eq!(press(&mut view, KeyCode::Enter), Wish::Stay);
     assert_eq!(view.page, Page::Sessions);
 }
