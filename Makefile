@@ -39,8 +39,8 @@ many: ## 10,000 peers at one end, 1,000 of them active; minutes
 
 interop: ## every cell with OpenPGM and ZeroMQ, 100,000 messages each; minutes
 	@scripts/setup.sh rust tests
-	cargo test --locked --profile demo --package towline-cli --test lab interop::$(or $(ARGS),whole) -- \
-	  --ignored --nocapture --test-threads 1
+	cargo test --locked --profile demo --package towline-cli --test lab \
+	  interop::$(or $(ARGS),whole) -- --ignored --nocapture --test-threads 1
 
 rates: ## ZeroMQ on either libpgm up to 2 Gbit/s, or ARGS=ours, mixed or the_programs; minutes
 	@scripts/setup.sh rust tests
