@@ -1,5 +1,5 @@
-//! A disk that cannot keep up. The sender waits for a receiver's disk, in the packet stream and on a
-//! connection. Of its own disk it waits only for what it sends next.
+//! A disk that cannot keep up. The sender waits for a receiver's disk, in the packet stream and on
+//! a connection. Of its own disk it waits only for what it sends next.
 
 use super::{
     transfers::{config, large, run_to},

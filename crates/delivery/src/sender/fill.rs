@@ -175,7 +175,6 @@ impl<C: Content> TransferSender<C> {
             Err(NotQueued::Withdrawn) => {}
             Err(NotQueued::Coming) => {
                 self.filling.waiting.insert(slot);
-                self.awaits_content = true;
                 is_read = false;
             }
             Err(NotQueued::Failed(error)) => {

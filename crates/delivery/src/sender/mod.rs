@@ -105,9 +105,6 @@ pub struct TransferSender<C> {
     failure: Option<(ErrorCode, String)>,
     /// The pass sends nothing, because no receiver that it serves is connected.
     is_paused: bool,
-    /// Content that a connection or the hash needs next is being fetched: the session's thread is
-    /// woken once it is there.
-    awaits_content: bool,
     clock: Clock,
     /// The longest of the receivers' round trips. A report may raise it at once; every tick
     /// computes it anew.
@@ -231,7 +228,6 @@ impl<C: Content> TransferSender<C> {
             unsent: Vec::new(),
             failure: None,
             is_paused: false,
-            awaits_content: false,
             round_trip: None,
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
             events: Events::default(),
@@ -481,7 +477,7 @@ impl<C: Content> TransferSender<C> {
 
     /// Looks whether content that was being fetched is there now. Call it once a turn.
     pub fn look_for_content(&mut self, now: Instant) {
-        if !std::mem::take(&mut self.awaits_content) {
+        if !self.window.take_awaits() {
             return;
         }
         self.filling.look_again();
@@ -493,7 +489,7 @@ impl<C: Content> TransferSender<C> {
     /// Returns true when content is to be hashed that no receiver is sent, and that need not be
     /// waited for.
     fn hashes_now(&self) -> bool {
-        self.stage == Stage::Hashing && !self.awaits_content && !self.hashes_on_the_way()
+        self.stage == Stage::Hashing && !self.window.awaits() && !self.hashes_on_the_way()
     }
 
     /// Returns the next thing to do on a control connection.

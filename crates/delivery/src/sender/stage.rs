@@ -124,7 +124,6 @@ impl<C: Content> TransferSender<C> {
             Ok(hashed) => hashed,
             Err(error) => return self.content_failed(now, error),
         };
-        self.awaits_content |= hashed.is_pending();
         let _is_news = self.note_withdrawn();
         if hashed != Poll::Ready(true) {
             return;

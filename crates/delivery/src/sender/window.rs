@@ -32,6 +32,8 @@ pub(super) struct Window<C> {
     start: u64,
     /// Takes the content that is read next. The window stays as it is until all of it is there.
     spare: Vec<u8>,
+    /// A read was pending: the session's thread is woken once its bytes are there.
+    awaits: bool,
     /// The position before which all content is hashed: complete slabs in `hashes`, the current one
     /// in `slab`.
     cursor: u64,
@@ -60,6 +62,7 @@ impl<C: Content> Window<C> {
             buffer: Vec::new(),
             start: 0,
             spare: Vec::new(),
+            awaits: false,
             cursor: 0,
             slab: None,
             may_withdraw,
@@ -173,6 +176,16 @@ impl<C: Content> Window<C> {
         copy(self, object, offset, &mut out[at..])
     }
 
+    /// Returns true when a read was pending since [`Window::take_awaits`] was called last.
+    pub(super) const fn awaits(&self) -> bool {
+        self.awaits
+    }
+
+    /// Returns what [`Window::awaits`] does, and forgets it.
+    pub(super) const fn take_awaits(&mut self) -> bool {
+        std::mem::replace(&mut self.awaits, false)
+    }
+
     /// Returns the position before which all content is hashed.
     pub(super) const fn cursor(&self) -> u64 {
         self.cursor
@@ -268,6 +281,7 @@ impl<C: Content> Window<C> {
             self.content.withdraw(file);
             self.news.push(error);
         };
+        self.awaits |= outcome == Ok(Poll::Pending);
         // The seals of all slabs are computed once for all files withdrawn here.
         if self.seals_hash.is_some() && self.withdrawn.len() > withdrawn_before {
             self.complete_seals();

@@ -88,8 +88,8 @@ impl FileContent {
         self.files.read(manifest, offset, out)
     }
 
-    /// Returns the reading thread's queue, and starts the thread on the first call; `None` without a
-    /// session to wake, and when the system gives no thread.
+    /// Returns the reading thread's queue, and starts the thread on the first call; `None` without
+    /// a session to wake, and when the system gives no thread.
     fn ahead(&mut self) -> Option<&Ahead> {
         if self.ahead.is_none()
             && let Some(wake) = self.wake.take()
