@@ -707,7 +707,7 @@ fn a_sender_that_is_killed_is_no_success() {
 
 #[test]
 fn a_line_that_is_too_long_is_refused_before_it_is_cut() {
-    let words = ["pub", "--fragments-max", "2", "--profile=zmq", "--pack"];
+    let words = ["pub", "--fragments-max", "2", "--profile=openpgm", "--pack"];
     let group = ["--group", "239.192.77.9:17509", "--iface", "lo"];
     let mut publisher = piped(&words, &group);
     let line = [&[b'x'; 9_000][..], b"\n"].concat();
