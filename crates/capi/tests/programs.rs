@@ -145,10 +145,8 @@ fn of_the_page(language: &str) -> String {
 fn the_program_of_the_book_sends_its_message() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
-        let body = of_the_page("c").replace("eth0", "e0");
-        let head = "#include <stdio.h>\n#include <towline.h>\nint main(void) {\n";
         let source = directory().join("book.c");
-        fs::write(&source, format!("{head}{body}return 0;\n}}\n")).unwrap();
+        fs::write(&source, of_the_page("c").replace("eth0", "e0")).unwrap();
         let Some(program) = compiled(source.to_str().unwrap(), "book", &SANITIZERS) else {
             return;
         };
