@@ -124,3 +124,17 @@ fn what_the_sender_has_at_hand_does_not_wait_for_its_disk() {
     assert!(world.run(MINUTE).is_proven());
     world.assert_whole();
 }
+
+#[test]
+fn a_senders_disk_that_hangs_is_named_as_what_a_receiver_waited_for() {
+    let mut world = World::with(42, 1, large(), config(1));
+    world.nodes[0].loss.per_mille = 1000;
+    run_to(&mut world, 10);
+    world.sender.content_mut().comes_at = Some(world.content.len() as u64 / 2);
+    let outcome = world.run(10 * MINUTE);
+    let state = format!("{:?}", outcome.receivers[0].state);
+    assert!(
+        state.contains("the sender's own disk gave nothing"),
+        "{state}"
+    );
+}

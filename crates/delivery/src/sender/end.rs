@@ -61,7 +61,11 @@ impl<C: Content> TransferSender<C> {
             member.told.progress_at = now;
         } else if now.since(member.told.progress_at) >= self.config.progress_timeout {
             let seconds = self.config.progress_timeout.as_secs();
-            let text = format!("no progress for {seconds} s while {}", member.told.phase);
+            let text = if self.filling.waits(slot) {
+                format!("the sender's own disk gave nothing for {seconds} s")
+            } else {
+                format!("no progress for {seconds} s while {}", member.told.phase)
+            };
             self.fail(now, slot, ErrorCode::TimedOut, &text);
         }
     }

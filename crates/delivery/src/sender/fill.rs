@@ -48,6 +48,11 @@ impl Filling {
         self.hungry.pop_first()
     }
 
+    /// Returns true when a receiver's next block is being fetched.
+    pub(super) fn waits(&self, slot: usize) -> bool {
+        self.waiting.contains(&slot)
+    }
+
     /// Tries again to serve all that wait for their next block.
     pub(super) fn look_again(&mut self) {
         self.hungry.append(&mut self.waiting);
