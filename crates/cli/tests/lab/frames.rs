@@ -256,3 +256,80 @@ fn a_sender_with_one_network_left_begins_and_ends_on_it() {
         assert_eq!(number(&received["feeds"][1], ["first"]), 20);
     });
 }
+
+/// A receiver's misfortune in the middle of a transfer to two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Misfortune {
+    /// It stands still for so long, and goes on.
+    Stops(Duration),
+    /// It is killed, and another is started.
+    Restarts,
+}
+
+/// Sends frames to two receivers, of which the second has a misfortune. Returns the sender's report
+/// and those of the receivers at the end.
+fn beside(misfortune: Misfortune) -> (Value, [Value; 2]) {
+    let lab = Lab::new(&LabSpec::new(3)).unwrap();
+    let start = |host: usize| {
+        let words = format!("frames recv -g {GROUP} --json --fail-on none");
+        let end = End::start(towline(lab.host(host), &words));
+        end.await_session();
+        end
+    };
+    let (first, mut second) = (start(1), start(2));
+    let words = "--json --receivers 2 --size 100kB --fps 10 --count 120 --deadline 1s";
+    let send = format!("frames send -g {GROUP} {words}");
+    let sender = End::start(towline(lab.host(0), &send));
+    second.await_counter("frame_receiver.frames_whole", 10);
+    match misfortune {
+        Misfortune::Stops(time) => {
+            second.signal("-STOP");
+            thread::sleep(time);
+            second.signal("-CONT");
+        }
+        Misfortune::Restarts => {
+            second.signal("-KILL");
+            thread::sleep(Duration::from_secs(1));
+            second = start(2);
+        }
+    }
+    let sent = sender.report(LIMIT);
+    (sent, [first, second].map(|end| end.report(LIMIT)))
+}
+
+/// Checks that a receiver has every frame that left.
+fn assert_untouched(sent: &Value, received: &Value) {
+    assert_accounted(sent, received);
+    let frames = number(sent, ["frames"]);
+    assert!(frames > 100, "{sent}");
+    assert_eq!(number(received, ["frames"]), frames, "{received}");
+}
+
+#[test]
+fn a_receiver_that_stands_still_loses_alone_and_names_its_own_cause() {
+    alone(|| {
+        let (sent, [first, second]) = beside(Misfortune::Stops(Duration::from_secs(5)));
+        assert_untouched(&sent, &first);
+        assert_accounted(&sent, &second);
+        let lost = |cause| number(&second, ["lost", cause]);
+        assert!(lost("late") + lost("socket_buffer") > 20, "{second}");
+        assert_eq!(lost("network"), 0, "{second}");
+    });
+}
+
+#[test]
+fn a_receiver_that_is_started_again_begins_with_the_next_frame() {
+    alone(|| {
+        let (sent, [first, second]) = beside(Misfortune::Restarts);
+        assert_untouched(&sent, &first);
+        let causes = ["network", "socket_buffer", "late", "refused"];
+        let lost = causes.map(|cause| number(&second, ["lost", cause]));
+        assert_eq!(lost, [0; 4], "{second}");
+        let frames = number(&second, ["frames"]);
+        assert!(
+            (20..number(&sent, ["frames"])).contains(&frames),
+            "{second}"
+        );
+        assert_eq!(second["is_end_known"], true);
+    });
+}
