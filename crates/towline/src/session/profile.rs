@@ -100,8 +100,8 @@ pub const PROFILES: &[Profile] = &[
             ("spm_ambient", "30s"),
             ("peer_expiry", "300s"),
             ("nak_backoff_max", "50ms"),
-            ("nak_repeat_interval", "2s"),
-            ("nak_rdata_interval", "2s"),
+            ASKS_AGAIN[0],
+            ASKS_AGAIN[1],
             ("spmr_delay", "250ms"),
             // An OpenPGM receiver repeats a request only after 2 s, so the source must linger for
             // longer.
@@ -123,8 +123,8 @@ pub const PROFILES: &[Profile] = &[
             ("spm_ambient", "30s"),
             ("peer_expiry", "300s"),
             ("nak_backoff_max", "50ms"),
-            ("nak_repeat_interval", "200ms"),
-            ("nak_rdata_interval", "200ms"),
+            ASKS_AGAIN[0],
+            ASKS_AGAIN[1],
             ("spmr_delay", "25ms"),
             ("hops", "1"),
         ],
@@ -173,12 +173,20 @@ pub const PROFILES: &[Profile] = &[
             ("spm_ambient", "30s"),
             ("peer_expiry", "300s"),
             ("nak_backoff_max", "50ms"),
-            ("nak_repeat_interval", "2s"),
-            ("nak_rdata_interval", "2s"),
+            ASKS_AGAIN[0],
+            ASKS_AGAIN[1],
             ("linger", "10s"),
         ],
         source: "OpenPGM's examples, of which it was the model; nothing says what carries it",
     },
+];
+
+/// How long a receiver waits before it asks again: ZeroMQ's times, on OpenPGM's library. The
+/// examples of OpenPGM wait for 2 s. A NAK and then its repair may be lost, and a sender at 5 MB/s
+/// with a window of 20,000 packets has forgotten the packet by then.
+const ASKS_AGAIN: [(&str, &str); 2] = [
+    ("nak_repeat_interval", "200ms"),
+    ("nak_rdata_interval", "200ms"),
 ];
 
 /// Something that the implementation of a profile cannot take.
