@@ -222,7 +222,11 @@ impl Cell {
     fn judge(self, outcome: &Outcome, scale: Scale) -> Result<f64, String> {
         let share = outcome.bytes_per_s / f64::from(scale.bytes_per_s);
         // A late one or a second sender adds time in which nobody sends.
-        let is_slow = self.story == Story::Plain && share < scale.share_min;
+        let share_min = match self.parity {
+            Parity::Proactive => scale.share_min * f64::from(FEC_GROUP) / f64::from(FEC_GROUP + 1),
+            Parity::No | Parity::OnDemand => scale.share_min,
+        };
+        let is_slow = self.story == Story::Plain && share < share_min;
         let is_right = match self.story {
             Story::Plain => outcome.received == scale.count,
             Story::Restart => outcome.received == 2 * scale.count,

@@ -47,7 +47,8 @@ fn smoke(from: Peer, to: Peer) {
     });
 }
 
-/// All cells of a pair, 100,000 messages each, at `times` the rates of `CONTROL`.
+/// All cells of a pair at `times` the rates of `CONTROL`, 100,000 messages each, or so many times
+/// as many.
 fn whole(from: Peer, to: Peer, times: u32) {
     alone(|| {
         if !are_there([from, to]) {
@@ -57,8 +58,11 @@ fn whole(from: Peer, to: Peer, times: u32) {
         for (loss_percent, rate, at_a_time) in CONTROL {
             let mut cells = Cell::all(from, to);
             cells.retain(|cell| cell.loss_percent == loss_percent);
-            let rate = rate * times;
-            for (cell, line) in cell::failures(&cells, scale(rate), at_a_time) {
+            let scale = Scale {
+                count: 100_000 * times,
+                ..scale(rate * times)
+            };
+            for (cell, line) in cell::failures(&cells, scale, at_a_time) {
                 if !holds_with_control(cell, rate) {
                     failed.push(line);
                 }
