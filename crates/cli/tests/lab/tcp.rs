@@ -540,10 +540,18 @@ fn a_reset_that_the_receiver_did_not_send_only_costs_a_connection() {
     });
 }
 
-/// A library that makes every write to a file take 20 ms; `None` where there is no compiler.
-fn slow_writes(root: &Path) -> Option<PathBuf> {
-    let (source, library) = (root.join("slow.c"), root.join("slow.so"));
-    let code = r#"
+/// A library of this code, for a program to load before its others; `None`, with the reason
+/// printed, where there is no compiler.
+fn preloaded(root: &Path, code: &str) -> Option<PathBuf> {
+    let (source, library) = (root.join("preloaded.c"), root.join("preloaded.so"));
+    fs::write(&source, code).unwrap();
+    let compiled = lab::compile(&source, &library, ["-shared", "-fPIC", "-ldl"]);
+    let compiled = compiled.inspect_err(|missing| println!("skipped: {missing}"));
+    compiled.ok().map(|()| library)
+}
+
+/// Makes every write to a file take 20 ms.
+const SLOW_WRITES: &str = r#"
         #define _GNU_SOURCE
         #include <dlfcn.h>
         #include <unistd.h>
@@ -554,19 +562,14 @@ fn slow_writes(root: &Path) -> Option<PathBuf> {
           usleep(20000);
           return next(fd, bytes, count, at);
         }
-    "#;
-    fs::write(&source, code).unwrap();
-    lab::compile(&source, &library, ["-shared", "-fPIC", "-ldl"]).ok()?;
-    Some(library)
-}
+"#;
 
 #[test]
 fn a_slow_disk_only_takes_time_and_is_told_as_what_held_it_back() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
         let root = scratch("slow-disk");
-        let Some(library) = slow_writes(&root) else {
-            println!("skipped: there is no C compiler (cc)");
+        let Some(library) = preloaded(&root, SLOW_WRITES) else {
             return;
         };
         let words = format!(
@@ -593,11 +596,9 @@ fn a_slow_disk_only_takes_time_and_is_told_as_what_held_it_back() {
     });
 }
 
-/// A library whose first read by the thread that reads ahead makes the file `STALL_BEGINS`, and
-/// waits until there is a file `STALL_ENDS`; `None` where there is no compiler.
-fn stalled_reads(root: &Path) -> Option<PathBuf> {
-    let (source, library) = (root.join("stall.c"), root.join("stall.so"));
-    let code = r#"
+/// Makes the file `STALL_BEGINS` at the first read by the thread that reads ahead, and lets that
+/// read wait until there is a file `STALL_ENDS`.
+const STALLED_READ: &str = r#"
         #define _GNU_SOURCE
         #include <dlfcn.h>
         #include <fcntl.h>
@@ -618,19 +619,14 @@ fn stalled_reads(root: &Path) -> Option<PathBuf> {
           }
           return next(fd, bytes, count, at);
         }
-    "#;
-    fs::write(&source, code).unwrap();
-    lab::compile(&source, &library, ["-shared", "-fPIC", "-ldl"]).ok()?;
-    Some(library)
-}
+"#;
 
 #[test]
 fn a_disk_of_the_sender_that_stands_still_delays_nobody_who_needs_nothing_of_it() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
         let root = scratch("stall");
-        let Some(library) = stalled_reads(&root) else {
-            println!("skipped: there is no C compiler (cc)");
+        let Some(library) = preloaded(&root, STALLED_READ) else {
             return;
         };
         let [begins, ends] = ["begins", "ends"].map(|name| root.join(name));

@@ -121,6 +121,14 @@ const PROFILED: Feature = Feature {
     ..PLAIN
 };
 
+/// What a session of files or frames shows.
+const OBJECTS: &[&str] = &[
+    "Mark in Spm",
+    "plain Odata",
+    "plain Rdata",
+    "NakList in Nak",
+];
+
 /// Those that take longest are the first.
 const FEATURES: &[Feature] = &[
     Feature {
@@ -232,12 +240,7 @@ const FEATURES: &[Feature] = &[
         name: "a file",
         send: "--rate 4MB/s",
         ends: Ends::File,
-        shows: &[
-            "Mark in Spm",
-            "plain Odata",
-            "plain Rdata",
-            "NakList in Nak",
-        ],
+        shows: OBJECTS,
         ..PLAIN
     },
     Feature {
@@ -245,12 +248,7 @@ const FEATURES: &[Feature] = &[
         send: "--size 30kB --fps 25 --deadline 2s",
         count: 25,
         ends: Ends::Frames,
-        shows: &[
-            "Mark in Spm",
-            "plain Odata",
-            "plain Rdata",
-            "NakList in Nak",
-        ],
+        shows: OBJECTS,
         ..PLAIN
     },
 ];
