@@ -129,17 +129,7 @@ impl Incoming {
     ) -> Result<(), towline::Error> {
         subscriber.coalesce(COALESCE_MAX);
         let waker = subscriber.waker()?;
-        let sink = Sink {
-            shared: Arc::clone(&self.shared),
-            port,
-            mtu,
-            sessions: BTreeMap::new(),
-            last: None,
-            micros: 0,
-            items: VecDeque::new(),
-            spare: Vec::new(),
-            counters: MessageCounters::default(),
-        };
+        let sink = Sink::new(Arc::clone(&self.shared), port, mtu);
         let thread = spawn("libpgm recv", move || serve(subscriber, sink, board))?;
         self.threads().push((waker, thread));
         Ok(())
@@ -404,6 +394,20 @@ struct Sink {
 }
 
 impl Sink {
+    fn new(shared: Arc<Shared>, port: u16, mtu: usize) -> Self {
+        Self {
+            shared,
+            port,
+            mtu,
+            sessions: BTreeMap::new(),
+            last: None,
+            micros: 0,
+            items: VecDeque::new(),
+            spare: Vec::new(),
+            counters: MessageCounters::default(),
+        }
+    }
+
     fn tsi(&mut self, session: u32) -> Tsi {
         if let Some((last, tsi)) = self.last
             && last == session
@@ -495,17 +499,7 @@ mod tests {
     use rustix::time::Timespec;
 
     fn sink(incoming: &Incoming) -> Sink {
-        Sink {
-            shared: Arc::clone(&incoming.shared),
-            port: 7500,
-            mtu: 1500,
-            sessions: BTreeMap::new(),
-            last: None,
-            micros: 0,
-            items: VecDeque::new(),
-            spare: Vec::new(),
-            counters: MessageCounters::default(),
-        }
+        Sink::new(Arc::clone(&incoming.shared), 7500, 1500)
     }
 
     fn is_readable(event: &Event) -> bool {
