@@ -85,7 +85,7 @@ impl Profile {
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "openpgm",
-        peer: "OpenPGM 5.3, with its default port and the timers of its examples",
+        peer: "OpenPGM 5.3, with its default port and, but for repeated NAKs, its examples' timers",
         port: 3056,
         settings: &[
             ("pgm_port", "7500"),
@@ -161,7 +161,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "tibco",
-        peer: "TIBCO's PGM: the timers that OpenPGM's examples took over from it",
+        peer: "TIBCO's PGM: the timers that OpenPGM's examples have from it, but for repeated NAKs",
         port: 7500,
         settings: &[
             ("strict_pgm", "true"),
@@ -181,9 +181,9 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// How long a receiver waits before it asks again: ZeroMQ's times, on OpenPGM's library. The
-/// examples of OpenPGM wait for 2 s. A NAK and then its repair may be lost, and a sender at 5 MB/s
-/// with a window of 20,000 packets has forgotten the packet by then.
+/// How long a receiver waits before it repeats a NAK: as long as ZeroMQ makes OpenPGM's library
+/// wait. OpenPGM's examples wait for 2 s, which is too long when a NAK is lost and then its repair:
+/// a sender at 5 MB/s with a window of 20,000 packets forgets a packet after 3 s.
 const ASKS_AGAIN: [(&str, &str); 2] = [
     ("nak_repeat_interval", "200ms"),
     ("nak_rdata_interval", "200ms"),

@@ -47,8 +47,8 @@ fn smoke(from: Peer, to: Peer) {
     });
 }
 
-/// All cells of a pair at `times` the rates of `CONTROL`, 100,000 messages each, or so many times
-/// as many.
+/// Runs all cells of a pair at `times` the rates of `CONTROL`. Each sends `times` 100,000 messages,
+/// so that it lasts as long as at those rates.
 fn whole(from: Peer, to: Peer, times: u32) {
     alone(|| {
         if !are_there([from, to]) {
