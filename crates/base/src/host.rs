@@ -19,6 +19,19 @@ pub enum Share {
     NetworkFull,
 }
 
+impl Share {
+    /// Returns true when a new place for `newcomer`, to which this answer was given, may displace
+    /// one of `holder`. One who has its share already displaces only its own.
+    #[must_use]
+    pub fn may_displace(self, newcomer: IpAddr, holder: IpAddr) -> bool {
+        match self {
+            Self::Free => true,
+            Self::HostFull => Party::host(newcomer) == Party::host(holder),
+            Self::NetworkFull => network_of(newcomer) == network_of(holder),
+        }
+    }
+}
+
 /// Says whether `address` may have one more place. For each place that is taken, `taken` gives the
 /// address that has it. There are `places_max` places, and `own_max` of them are the share of one
 /// address.

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use base::{DropReason, Instant, Party, Share, counted_share, network_of, network_share};
+use base::{DropReason, Instant, Party, Share, counted_share, network_share};
 use wire::pgm::Tsi;
 
 use super::{Element, Session};
@@ -77,11 +77,6 @@ impl Element {
         let own = places_of(Party::host(source));
         let near = Party::network(source).map_or(own, places_of);
         let share = counted_share(own_max, places_max, own, near);
-        let may_take = |host: IpAddr| match share {
-            Share::Free => true,
-            Share::HostFull => Party::host(host) == Party::host(source),
-            Share::NetworkFull => network_of(host) == network_of(source),
-        };
         let is_greedy = |host: IpAddr| {
             Party::all_of(host).any(|party| {
                 let party_max = match party {
@@ -93,7 +88,8 @@ impl Element {
         };
         let goes = |it: &Session| {
             let host = it.upstream.ip();
-            may_take(host) && (it.data.is_none() || (share == Share::Free && is_greedy(host)))
+            share.may_displace(source, host)
+                && (it.data.is_none() || (share == Share::Free && is_greedy(host)))
         };
         let candidates = self.sessions.iter().filter(|(_, it)| goes(it));
         let tsi = candidates.min_by_key(|(_, it)| (it.data, it.heard));

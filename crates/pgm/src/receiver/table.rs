@@ -32,7 +32,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use base::{Party, Share, counted_share, network_of, network_share};
+use base::{Party, Share, counted_share, network_share};
 use wire::pgm::{Gsi, Tsi};
 
 use super::peer::Peer;
@@ -158,11 +158,7 @@ impl PeerTable {
     /// of a greedy host is removed.
     pub(super) fn evictable(&self, address: IpAddr) -> Option<u32> {
         let own = self.share_of(address);
-        let may_take = |peer: &Peer| match own {
-            Share::Free => true,
-            Share::HostFull => Party::host(peer.source) == Party::host(address),
-            Share::NetworkFull => network_of(peer.source) == network_of(address),
-        };
+        let may_take = |peer: &Peer| own.may_displace(address, peer.source);
         let (mut session, mut remembered) = (self.eldest, None);
         for _ in 0..EVICTION_STEPS_MAX {
             let Some(slot) = self.slots.get(session as usize) else {
